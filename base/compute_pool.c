@@ -1,0 +1,1 @@
+typedef int qr_compute_pool_empty;

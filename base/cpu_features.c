@@ -1,0 +1,1 @@
+typedef int qr_cpu_features_empty;

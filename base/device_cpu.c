@@ -1,0 +1,1 @@
+typedef int qr_device_cpu_empty;

@@ -1,0 +1,1 @@
+typedef int qr_error_empty;

@@ -1,0 +1,1 @@
+typedef int qr_mailbox_empty;

@@ -1,0 +1,209 @@
+/* kv.h - the KV manager: paged KV memory with exact prefix reuse.
+ *
+ * For any inference engine: it owns one pool of fixed-size KV blocks per KV group, a block table per sequence, and a
+ * radix tree that finds cached prefixes. It moves no token through a model and knows no request or server.
+ *
+ * Thread: one object belongs to one thread at a time; nothing here locks, blocks or, after create, allocates.
+ * Time never comes from a clock: the caller sets it (quire_kv_set_time), so runs can be replayed.
+ *
+ * The life of a sequence:
+ *
+ *   seq_open -> seq_attach (take the cached prefix of a prompt) -> { seq_reserve (blocks for tokens to come) ->
+ *   compute K and V into the blocks of seq_table -> seq_commit (these tokens are written) }* -> seq_close
+ *
+ * A block becomes matchable by others when seq_commit completes it, never before. Closing keeps committed whole
+ * blocks in the tree until their memory is needed.
+ */
+#ifndef QUIRE_KV_H
+#define QUIRE_KV_H
+
+#include <quire/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct quire_kv quire_kv;
+
+/* Layers that keep the same positions. */
+typedef struct quire_kv_group {
+    uint32_t layer_count;
+    uint32_t kv_head_count;
+    uint32_t key_dim;   /* elements of one key vector */
+    uint32_t value_dim; /* elements of one value vector */
+    quire_kv_type key_type;
+    quire_kv_type value_type;
+} quire_kv_group;
+
+/* Where KV bytes live. NONE manages ids only: for simulators and for engines that own their KV memory. */
+typedef enum quire_kv_storage { QUIRE_KV_STORAGE_NONE, QUIRE_KV_STORAGE_HOST } quire_kv_storage;
+
+typedef struct quire_kv_config {
+    uint32_t block_tokens; /* >= 1; kernels want 16, 32, 64 or 128 */
+    uint32_t group_count;  /* 1 .. QUIRE_KV_GROUPS_MAX */
+    quire_kv_group groups[QUIRE_KV_GROUPS_MAX];
+    uint32_t block_count;         /* blocks of each group's pool */
+    uint32_t max_sequences;       /* live sequences at once */
+    uint32_t max_sequence_tokens; /* tokens of one sequence at most */
+    uint32_t max_namespaces;      /* 0 = 1,024 */
+    quire_kv_policy policy;
+    quire_kv_storage storage;
+    bool cache_disabled; /* nothing is ever matched or kept */
+} quire_kv_config;
+
+/* Bytes of one block of a group, padding and all; bytes per token follow by division. Pure; 0 when the shape is
+ * invalid or overflows. */
+QUIRE_API uint64_t quire_kv_block_bytes(const quire_kv_group *group, uint32_t block_tokens);
+/* KV payload of one token over all groups of the config, without padding. */
+QUIRE_API uint64_t quire_kv_token_bytes(const quire_kv_config *config);
+/* Everything quire_kv_create will take for this config: pools and bookkeeping. */
+QUIRE_API uint64_t quire_kv_memory_bytes(const quire_kv_config *config);
+
+/* Takes all memory now. Errors: INVALID (field named), NO_MEMORY (bytes named). On failure *kv is NULL. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_create(const quire_kv_config *config, quire_kv **kv, quire_error *error);
+/* Sequences still open are closed. NULL is fine. */
+QUIRE_API void quire_kv_destroy(quire_kv *kv);
+
+/* Monotonic microseconds; feeds the eviction policy and pins. */
+QUIRE_API void quire_kv_set_time(quire_kv *kv, uint64_t now_us);
+
+/* Finds or makes the namespace of a key of any bytes. Only equal keys share blocks. NO_MEMORY when all are taken and
+ * none is idle. A namespace stays valid while it has open sequences or cached blocks, or the caller holds it:
+ * every open is paired with a close. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_bytes,
+                                                                quire_namespace_id *id);
+QUIRE_API void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id);
+
+/* ---- sequences ---- */
+
+/* Why a hit was as long as it was. */
+#define QUIRE_KV_MISS_LIST(X)                                                          \
+    X(NONE, "none")                 /* as long as the rules allow */                   \
+    X(NEVER_STORED, "never_stored") /* nothing cached goes on from here */             \
+    X(DIVERGED, "diverged")         /* cached text goes on with other tokens */        \
+    X(EVICTED, "evicted")           /* was cached, its memory was needed */            \
+    X(NAMESPACE, "other_namespace") /* the same tokens are cached under another key */ \
+    X(LIMIT, "limit")               /* the caller asked for no more */                 \
+    X(DISABLED, "disabled")
+typedef enum quire_kv_miss {
+#define QUIRE_KV_MISS_ENUM(name, text) QUIRE_KV_MISS_##name,
+    QUIRE_KV_MISS_LIST(QUIRE_KV_MISS_ENUM)
+#undef QUIRE_KV_MISS_ENUM
+        QUIRE_KV_MISS_COUNT
+} quire_kv_miss;
+QUIRE_API const char *quire_kv_miss_name(quire_kv_miss miss);
+
+typedef struct quire_kv_match {
+    uint32_t token_count; /* tokens that need not be computed: whole blocks plus the tail */
+    uint32_t block_count; /* whole blocks among them */
+    uint32_t tail_tokens; /* 0 .. block_tokens-1, from a block that goes on differently; reused by copying it */
+    quire_kv_miss miss;   /* why not one more */
+} quire_kv_match;
+
+/* The longest cached prefix of tokens[0, count), at most `limit` tokens of it. Read-only: no policy state changes. */
+QUIRE_API void quire_kv_match_prefix(const quire_kv *kv, quire_namespace_id ns, const quire_token *tokens, uint32_t count,
+                                     uint32_t limit, quire_kv_match *match);
+
+/* An empty sequence. NO_MEMORY when max_sequences are open. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_open(quire_kv *kv, quire_namespace_id ns, quire_seq_id *seq);
+
+/* Gives an empty sequence the longest cached prefix of a prompt, at most `limit` tokens (an engine passes count-1:
+ * the last token must be computed to have logits). Whole blocks are shared by reference; a tail is copied into a fresh
+ * block when one can be had, else left out. The copy is done here (host storage) or reported in `copy` (see below). */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
+                                                            uint32_t count, uint32_t limit, quire_kv_match *match);
+
+/* Makes room for the sequence to hold token_count tokens in all, evicting cached blocks that nobody uses. A shared last
+ * block that would be written is replaced by a private copy. All or nothing. Errors: NO_BLOCKS (try later, nothing
+ * changed), TOO_LARGE (more than max_sequence_tokens). */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_reserve(quire_kv *kv, quire_seq_id seq, uint32_t token_count);
+
+/* The K and V of the next `count` tokens are fully written, in every layer. Completed blocks enter the tree; when an
+ * equal block is there already the sequence goes on with that one and its own copy is freed. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_commit(quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
+                                                            uint32_t count);
+
+/* A second sequence with the same tokens that shares every block, a part-filled last one included (copied on write). */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *child);
+
+/* Keeps the first token_count committed tokens and gives back what is reserved beyond them. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_truncate(quire_kv *kv, quire_seq_id seq, uint32_t token_count);
+
+/* Returns every block exactly once. NOT_FOUND for an id that is not live; nothing changes then. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq);
+
+typedef struct quire_kv_seq_info {
+    quire_namespace_id ns;
+    uint32_t token_count;      /* committed */
+    uint32_t reserved_tokens;  /* room in the table, committed ones included */
+    const quire_token *tokens; /* [token_count], borrowed until the next call that changes this sequence */
+} quire_kv_seq_info;
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_get(const quire_kv *kv, quire_seq_id seq, quire_kv_seq_info *info);
+
+/* The block table of a group: [*count] ids in token order, borrowed until the next call that changes this sequence. */
+QUIRE_API const quire_block_id *quire_kv_seq_table(const quire_kv *kv, quire_seq_id seq, uint32_t group, uint32_t *count);
+
+/* ---- memory ---- */
+
+/* Base address and stride of a group's pool; block b starts at base + b * stride. NULL without storage. */
+QUIRE_API void *quire_kv_pool_base(const quire_kv *kv, uint32_t group, size_t *stride_bytes);
+
+/* Where one part of (layer of the group, KV head) begins inside a block; SIZE_MAX when the type has no such part. Keys are
+ * stored transposed [key_dim][block_tokens], values [block_tokens][value_dim], scales [block_tokens] fp32. */
+typedef enum quire_kv_part { QUIRE_KV_KEYS, QUIRE_KV_VALUES, QUIRE_KV_KEY_SCALES, QUIRE_KV_VALUE_SCALES } quire_kv_part;
+QUIRE_API size_t quire_kv_part_offset(const quire_kv *kv, uint32_t group, uint32_t layer, uint32_t kv_head, quire_kv_part part);
+
+/* Blocks that an engine without host storage must copy, in order, before its next write. Drains the list: returns how
+ * many were written to out (at most max); call until 0. Host storage copies by itself and never lists any. */
+typedef struct quire_kv_copy {
+    uint32_t group;
+    quire_block_id from, to;
+} quire_kv_copy;
+QUIRE_API size_t quire_kv_take_copies(quire_kv *kv, quire_kv_copy *out, size_t max);
+
+/* ---- cache ---- */
+
+/* Asks that the cached prefix of tokens be kept: a soft pin. Higher priority is revoked later. Returns tokens pinned. */
+QUIRE_API uint32_t quire_kv_pin(quire_kv *kv, quire_namespace_id ns, const quire_token *tokens, uint32_t count,
+                                uint32_t priority, uint64_t ttl_us);
+
+/* Frees up to `blocks` cached blocks that nobody uses, worst first; returns how many. */
+QUIRE_API uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks);
+/* Forgets what is cached in one namespace, or in all; blocks in use are forgotten as soon as their users end, and are
+ * never matched again. Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
+QUIRE_API uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe);
+QUIRE_API uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe);
+
+/* ---- observation ---- */
+
+typedef struct quire_kv_stats {
+    /* Blocks of one group's pool; free + cached + used = total at every instant. */
+    uint32_t block_total;
+    uint32_t block_free;   /* hold nothing */
+    uint32_t block_cached; /* in the tree only: reclaimable */
+    uint32_t block_used;   /* in some sequence's table */
+    uint32_t sequence_count;
+    uint32_t node_count; /* blocks known to the tree */
+    uint64_t tokens_cached;
+    /* Counters since create. */
+    uint64_t lookups_total;       /* seq_attach calls */
+    uint64_t lookup_tokens_total; /* tokens asked for */
+    uint64_t hit_tokens_total;    /* tokens attached */
+    uint64_t inserted_blocks_total;
+    uint64_t evicted_blocks_total;
+    uint64_t deduplicated_blocks_total;
+    uint64_t copied_blocks_total;
+    /* Memory. */
+    uint64_t pool_bytes;        /* all groups */
+    uint64_t bookkeeping_bytes; /* everything else */
+} quire_kv_stats;
+QUIRE_API void quire_kv_get_stats(const quire_kv *kv, quire_kv_stats *stats);
+
+/* Verifies every invariant: states, references, tables, tree, counts. Changes nothing. CORRUPT names the first
+ * violation. O(blocks + nodes). */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_check(const quire_kv *kv, quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

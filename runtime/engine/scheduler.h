@@ -1,0 +1,71 @@
+/* scheduler.h - which rows run in the next step: a pure function of its state, its inbox and the time it is told.
+ *
+ * Owns the requests and drives the KV manager; never reads a clock, starts a thread or waits. The engine thread and the
+ * simulator run this same code.
+ *
+ * Rules: decodes first, then as much prefill as the step's time budget allows (a measured cost model turns time into
+ * rows). A newcomer never hurts a runner: what can never fit is refused by add; what does not fit now waits; admission
+ * never preempts. When runners outgrow the pool the youngest of the least urgent is paused and resumes later with the same
+ * bits. Waiting requests are taken by priority, then by age with a bounded preference for those whose prefix is cached or
+ * is in use now; a request whose prefix is being computed by another waits for it instead of computing it again.
+ *
+ * Thread: one.
+ */
+#ifndef QR_ENGINE_SCHEDULER_H
+#define QR_ENGINE_SCHEDULER_H
+
+#include "runtime/engine/backend.h"
+
+typedef struct qr_scheduler qr_scheduler;
+
+typedef struct qr_scheduler_config {
+    uint32_t context_tokens;
+    uint32_t max_sequences;
+    uint32_t max_waiting;
+    uint32_t step_us;
+    uint64_t seed;                 /* for unseeded requests */
+    const quire_token *end_tokens; /* [end_token_count], kept (copied) */
+    uint32_t end_token_count;
+    qr_backend_limits limits;
+} qr_scheduler_config;
+
+/* Events leave through this; the sink copies. It must always have room for what one step can give: see
+ * qr_scheduler_events_max. */
+typedef void qr_scheduler_sink(void *context, const quire_event *event);
+
+uint64_t qr_scheduler_bytes(const qr_scheduler_config *config);
+/* Keeps kv. */
+QUIRE_MUST_CHECK quire_status qr_scheduler_create(const qr_scheduler_config *config, quire_kv *kv, qr_scheduler_sink *sink,
+                                                  void *sink_context, qr_scheduler **scheduler);
+void qr_scheduler_destroy(qr_scheduler *scheduler);
+
+/* Checks a request against this configuration without any state: INVALID, TOO_LARGE. Any thread. */
+QUIRE_MUST_CHECK quire_status qr_scheduler_validate(const qr_scheduler_config *config, uint32_t block_total,
+                                                    uint32_t block_tokens, const quire_request *request, quire_error *error);
+
+/* A request's own memory: prompt, generated tokens and sampling copied, taken by the submitting thread so that the engine
+ * thread allocates nothing. NULL when out of memory. */
+typedef struct qr_job qr_job;
+qr_job *qr_job_create(const quire_request *request);
+void qr_job_destroy(qr_job *job);
+
+/* Takes the job; QUEUE_FULL gives it back (the caller still owns it). Jobs that ended go to the `ended` list: the owner
+ * frees them on its own thread. */
+QUIRE_MUST_CHECK quire_status qr_scheduler_add(qr_scheduler *scheduler, qr_job *job, uint64_t now_us);
+qr_job *qr_scheduler_take_ended(qr_scheduler *scheduler);
+void qr_scheduler_cancel(qr_scheduler *scheduler, uint64_t request_id, uint64_t now_us);
+void qr_scheduler_stop_choice(qr_scheduler *scheduler, uint64_t request_id, uint32_t choice, uint64_t now_us);
+
+/* Fills the next step. False: nothing can run now (idle, or all steps in flight). */
+bool qr_scheduler_plan(qr_scheduler *scheduler, uint64_t now_us, qr_step **step);
+/* Takes a step's result in order of submission. */
+void qr_scheduler_complete(qr_scheduler *scheduler, const qr_step_result *result, uint64_t now_us);
+/* The next instant at which something happens by itself (a timeout), or UINT64_MAX. */
+uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *scheduler);
+bool qr_scheduler_idle(const qr_scheduler *scheduler); /* no request of any state, no step in flight */
+uint32_t qr_scheduler_events_max(const qr_scheduler *scheduler);
+
+/* Fills the scheduler's part: running, waiting, paused, counters. */
+void qr_scheduler_get_stats(const qr_scheduler *scheduler, quire_engine_stats *stats);
+QUIRE_MUST_CHECK quire_status qr_scheduler_check(const qr_scheduler *scheduler, quire_error *error);
+#endif

@@ -1,0 +1,1 @@
+qr_criterion(unit base ROOMS qr_base)
