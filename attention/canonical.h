@@ -1,0 +1,66 @@
+/* canonical.h - the arithmetic that every path must reproduce bit for bit: exp2, maximum and the tree of 16 lanes.
+ *
+ * Nothing here is fast by itself. It fixes constants and the order of every rounding (docs/NUMERICS.md). Scalar code calls
+ * these functions; vector code repeats the same operations lane by lane, and tests compare the two with memcmp. Files of
+ * the forward pass that are compiled once per instruction set include this header too: the compiler may vectorise the
+ * loops around it, but not reorder it.
+ *
+ * Rules for every file that includes it: -ffp-contract=off, rounding to nearest even, no flush to zero, and a fused
+ * multiply-add only where one is written.
+ */
+#ifndef QR_ATTENTION_CANONICAL_H
+#define QR_ATTENTION_CANONICAL_H
+
+#include <math.h>
+#include <string.h>
+
+#include "base/float16.h"
+
+enum { QR_CANONICAL_LANES = 16 };
+
+/* Below this a weight is exactly 0, so no subnormal ever meets a value. */
+#define QR_EXP2_MIN -64.0f
+/* 2^f on [-1/2, 1/2], minimax for relative error, constant term exactly 1; 2e-9 before rounding. */
+#define QR_EXP2_C1 0x1.62e430p-1f
+#define QR_EXP2_C2 0x1.ebfbdcp-3f
+#define QR_EXP2_C3 0x1.c6aee8p-5f
+#define QR_EXP2_C4 0x1.3b2d4cp-7f
+#define QR_EXP2_C5 0x1.5f3e54p-10f
+#define QR_EXP2_C6 0x1.41fbbcp-13f
+
+/* 2^x for x <= 127 or NaN; exactly 0 below QR_EXP2_MIN and exactly 1 at 0; NaN stays NaN. Selects only, so that a loop
+ * around it vectorises. */
+static inline float qr_canonical_exp2(float x) {
+    float c = x < QR_EXP2_MIN ? QR_EXP2_MIN : x, n = rintf(c), f = c - n;
+    float p = fmaf(QR_EXP2_C6, f, QR_EXP2_C5);
+    p = fmaf(p, f, QR_EXP2_C4);
+    p = fmaf(p, f, QR_EXP2_C3);
+    p = fmaf(p, f, QR_EXP2_C2);
+    p = fmaf(p, f, QR_EXP2_C1);
+    p = fmaf(p, f, 1.0f);
+    int32_t exponent = (int32_t)(n >= QR_EXP2_MIN ? n : 0.0f); /* the select keeps NaN out of the conversion */
+    float y = qr_bits_f32(qr_f32_bits(p) + ((uint32_t)exponent << 23));
+    return x < QR_EXP2_MIN ? 0.0f : y;
+}
+
+/* What maxps(value, so_far) gives: a NaN value is passed over, and of equal zeros the earlier one stays. */
+static inline float qr_canonical_max(float value, float so_far) { return value > so_far ? value : so_far; }
+
+/* Sum of 16 lanes: the upper half onto the lower, 8, 4, 2, 1. */
+static inline float qr_canonical_tree16(const float lanes[QR_CANONICAL_LANES]) {
+    float t[QR_CANONICAL_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int width = QR_CANONICAL_LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) t[i] = t[i] + t[i + width];
+    return t[0];
+}
+
+/* The same tree for the maximum; of two lanes, the upper one is the earlier. */
+static inline float qr_canonical_max16(const float lanes[QR_CANONICAL_LANES]) {
+    float t[QR_CANONICAL_LANES];
+    memcpy(t, lanes, sizeof t);
+    for (int width = QR_CANONICAL_LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) t[i] = qr_canonical_max(t[i], t[i + width]);
+    return t[0];
+}
+#endif
