@@ -22,7 +22,7 @@ typedef struct qr_gguf_tensor {
     uint64_t dims[QR_GGUF_DIMS_MAX]; /* fastest first; 1 beyond dim_count */
     uint64_t element_count;
     uint64_t size_bytes;
-    const uint8_t *data; /* in the mapping; NULL when opened from a header only */
+    const uint8_t *data; /* in the mapping */
 } qr_gguf_tensor;
 
 /* Maps the file read-only. Errors: IO, FORMAT (path, field, offset), UNSUPPORTED (tensor types this program has no kernels
@@ -33,7 +33,10 @@ QUIRE_MUST_CHECK quire_status qr_gguf_open_memory(const char *name, const void *
                                                   quire_error *error);
 void qr_gguf_close(qr_gguf *gguf);
 
+const char *qr_gguf_path(const qr_gguf *gguf); /* as given to open */
 uint64_t qr_gguf_file_bytes(const qr_gguf *gguf);
+/* Everything before the tensor data: keys, values, tensor infos and padding. */
+const uint8_t *qr_gguf_header(const qr_gguf *gguf, size_t *size);
 uint64_t qr_gguf_tensor_count(const qr_gguf *gguf);
 const qr_gguf_tensor *qr_gguf_tensor_at(const qr_gguf *gguf, uint64_t index);
 const qr_gguf_tensor *qr_gguf_find_tensor(const qr_gguf *gguf, const char *name); /* NULL: none */
@@ -44,6 +47,7 @@ QUIRE_MUST_CHECK quire_status qr_gguf_get_u64(const qr_gguf *gguf, const char *k
 QUIRE_MUST_CHECK quire_status qr_gguf_get_f64(const qr_gguf *gguf, const char *key, double *value, quire_error *error);
 QUIRE_MUST_CHECK quire_status qr_gguf_get_bool(const qr_gguf *gguf, const char *key, bool *value, quire_error *error);
 QUIRE_MUST_CHECK quire_status qr_gguf_get_text(const qr_gguf *gguf, const char *key, qr_text *value, quire_error *error);
+bool qr_gguf_is_array(const qr_gguf *gguf, const char *key); /* false also when absent */
 /* Arrays: strings borrowed from the mapping (array itself malloc'd, caller frees); numbers converted. */
 QUIRE_MUST_CHECK quire_status qr_gguf_get_texts(const qr_gguf *gguf, const char *key, qr_text **values, uint64_t *count,
                                                 quire_error *error);
