@@ -28,19 +28,20 @@ enum { QR_CANONICAL_LANES = 16 };
 #define QR_EXP2_C5 0x1.5f3e54p-10f
 #define QR_EXP2_C6 0x1.41fbbcp-13f
 
-/* 2^x for x <= 127 or NaN; exactly 0 below QR_EXP2_MIN and exactly 1 at 0; NaN stays NaN. Selects only, so that a loop
- * around it vectorises. */
+/* 2^x for x <= 127 or NaN; exactly 0 below QR_EXP2_MIN, exactly 1 at 0; NaN stays NaN. Adding 1.5 * 2^23 rounds x to
+ * the nearest integer n (even on ties) and leaves n in the low bits. There is no branch, so that a loop around it
+ * vectorises; what the operations give far below QR_EXP2_MIN is masked away. */
 static inline float qr_canonical_exp2(float x) {
-    float c = x < QR_EXP2_MIN ? QR_EXP2_MIN : x, n = rintf(c), f = c - n;
+    float shifted = x + 0x1.8p23f, f = x - (shifted - 0x1.8p23f);
     float p = fmaf(QR_EXP2_C6, f, QR_EXP2_C5);
     p = fmaf(p, f, QR_EXP2_C4);
     p = fmaf(p, f, QR_EXP2_C3);
     p = fmaf(p, f, QR_EXP2_C2);
     p = fmaf(p, f, QR_EXP2_C1);
     p = fmaf(p, f, 1.0f);
-    int32_t exponent = (int32_t)(n >= QR_EXP2_MIN ? n : 0.0f); /* the select keeps NaN out of the conversion */
-    float y = qr_bits_f32(qr_f32_bits(p) + ((uint32_t)exponent << 23));
-    return x < QR_EXP2_MIN ? 0.0f : y;
+    float power = qr_bits_f32((qr_f32_bits(shifted) << 23) + 0x3f800000u); /* 2^n: the product is exact */
+    uint32_t live = (uint32_t)(x < QR_EXP2_MIN) - 1u;                      /* all ones or none */
+    return qr_bits_f32(qr_f32_bits(p * power) & live);
 }
 
 /* What maxps(value, so_far) gives: a NaN value is passed over, and of equal zeros the earlier one stays. */
