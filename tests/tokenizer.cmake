@@ -1,0 +1,20 @@
+# Tokenizer, text stream and chat templates.
+if(NOT TARGET PkgConfig::JANSSON)
+  pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+endif()
+
+qr_criterion(unit tokenizer ROOMS qr_model qr_attention qr_base)
+
+add_executable(test_golden_tokenizer ${CMAKE_CURRENT_SOURCE_DIR}/golden/tokenizer_goldens.c)
+qr_compile(test_golden_tokenizer)
+target_link_libraries(test_golden_tokenizer PRIVATE qr_model qr_attention qr_base PkgConfig::JANSSON m)
+
+add_executable(test_tokenizer_driver ${CMAKE_CURRENT_SOURCE_DIR}/golden/tokenizer_driver.c)
+qr_compile(test_tokenizer_driver)
+target_link_libraries(test_tokenizer_driver PRIVATE qr_model qr_attention qr_base m)
+
+# The model's file lies where scripts/check puts it; without it the test is skipped.
+set(QUIRE_GOLDEN_DATA ${CMAKE_CURRENT_SOURCE_DIR}/golden/data)
+add_test(NAME golden.tokenizer_smollm2 COMMAND sh -c
+  "exec $<TARGET_FILE:test_golden_tokenizer> \"\${QUIRE_MODEL:-\${XDG_CACHE_HOME:-$HOME/.cache}/quire/models/SmolLM2-135M-Instruct.Q4_1.gguf}\" ${QUIRE_GOLDEN_DATA}/tokenizer_smollm2.jsonl lossy")
+set_tests_properties(golden.tokenizer_smollm2 PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60 LABELS "golden;quick")
