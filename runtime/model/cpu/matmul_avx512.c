@@ -25,6 +25,7 @@ typedef struct row_view {
     const int8_t *q; /* group 0; a group further is QR_TILE_GROUP_BYTES */
     const qr_act_scales *scales;
     uint32_t lane;
+    bool first; /* of this panel: the weights still come from memory */
 } row_view;
 
 QR_KERNEL __m512i broadcast4(const int8_t *q) {
@@ -145,7 +146,7 @@ QR_KERNEL void tile(const qr_weight_type type, const int R, const panel_view *p,
     const uint8_t *ahead = p->d + QR_WEIGHTS_AHEAD, *codes = p->codes;
     const int8_t *q = rows.q;
     for (uint32_t g = 0; g < p->groups; g++) {
-        if (R < ROWS_MAX) prefetch_group(type, ahead);
+        if (rows.first) prefetch_group(type, ahead);
         ahead += p->group_bytes;
         __m512i b[8];
         unpack(type, codes, b);
@@ -192,7 +193,7 @@ QR_KERNEL void panel_rows(const qr_weight_type type, const qr_matrix *w, const q
     __mmask16 columns = columns_of(w, panel);
     for (uint32_t row = 0, step; row < acts->m; row += step) {
         uint32_t left = acts->m - row;
-        row_view rows = {qr_act_codes(acts, row, 0), qr_act_scales_at(acts, row, 0), row % QR_TILE_ROWS};
+        row_view rows = {qr_act_codes(acts, row, 0), qr_act_scales_at(acts, row, 0), row % QR_TILE_ROWS, row == 0};
         float *out = y + row * ldy + (size_t)panel * QR_PANEL_ROWS;
         step = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         if (step == 8) tile(type, 8, &p, rows, out, ldy, columns);
