@@ -1,0 +1,96 @@
+#include "prefix_cache/node_store.h"
+
+#include <string.h>
+
+#include "base/assertion.h"
+#include "base/hash.h"
+
+static uint32_t store_bucket_count(uint64_t nodes) {
+    uint32_t count = 1;
+    while (count < nodes) count *= 2;
+    return count;
+}
+
+static void store_init_roots(qr_node_store *store) {
+    for (qr_node_id i = 0; i < store->root_count; i++)
+        store->nodes[i] = (qr_node){.parent = QR_NODE_NONE,
+                                    .children = QR_NODE_NONE,
+                                    .left = QR_NODE_NONE,
+                                    .right = QR_NODE_NONE,
+                                    .leaf_slot = QR_NODE_NONE,
+                                    .state = QR_NODE_ROOT,
+                                    .root = i};
+}
+
+void qr_node_store_init(qr_node_store *store, qr_arena *arena) {
+    uint64_t total = (uint64_t)store->root_count + store->node_count;
+    QR_ASSERT(total < UINT32_C(1) << 31 && store->label_words > 0);
+    uint32_t buckets = store_bucket_count(store->node_count);
+    store->nodes = qr_arena_take(arena, total, sizeof *store->nodes);
+    store->labels = qr_arena_take(arena, store->node_count, (uint64_t)store->label_words * sizeof *store->labels);
+    store->blocks = qr_arena_take(arena, store->node_count, store->group_count * sizeof *store->blocks);
+    store->buckets = qr_arena_take(arena, buckets, sizeof *store->buckets);
+    store->bucket_mask = buckets - 1;
+    store->free_head = QR_NODE_NONE;
+    if (!store->buckets) return;
+    memset(store->buckets, 0xff, (size_t)buckets * sizeof *store->buckets);
+    store_init_roots(store);
+    for (uint64_t i = total; i-- > store->root_count;) qr_node_store_free(store, (qr_node_id)i);
+}
+
+qr_node_id qr_node_store_alloc(qr_node_store *store) {
+    qr_node_id id = store->free_head;
+    if (id == QR_NODE_NONE) return id;
+    store->free_head = store->nodes[id].next;
+    return id;
+}
+
+void qr_node_store_free(qr_node_store *store, qr_node_id id) {
+    QR_ASSERT(!qr_node_is_root(store, id));
+    store->nodes[id] = (qr_node){.state = QR_NODE_FREE, .next = store->free_head, .leaf_slot = QR_NODE_NONE};
+    store->free_head = id;
+}
+
+static uint32_t store_hash(const qr_node_store *store, qr_node_id parent, const quire_token *label) {
+    uint64_t seed = qr_node_is_root(store, parent) ? 0 : (uint64_t)parent + 1;
+    return (uint32_t)qr_hash_bytes(label, store->label_words * sizeof *label, seed);
+}
+
+void qr_node_store_link(qr_node_store *store, qr_node_id id) {
+    qr_node *node = &store->nodes[id];
+    node->hash = store_hash(store, node->parent, qr_node_label(store, id));
+    qr_node_id *bucket = &store->buckets[node->hash & store->bucket_mask];
+    node->hash_next = *bucket;
+    *bucket = id;
+}
+
+void qr_node_store_unlink(qr_node_store *store, qr_node_id id) {
+    qr_node_id *link = &store->buckets[store->nodes[id].hash & store->bucket_mask];
+    while (*link != id) {
+        QR_ASSERT(*link != QR_NODE_NONE);
+        link = &store->nodes[*link].hash_next;
+    }
+    *link = store->nodes[id].hash_next;
+}
+
+static bool store_label_equal(const qr_node_store *store, qr_node_id id, const quire_token *label) {
+    return memcmp(qr_node_label(store, id), label, store->label_words * sizeof *label) == 0;
+}
+
+qr_node_id qr_node_store_find(const qr_node_store *store, qr_node_id parent, const quire_token *label) {
+    uint32_t hash = store_hash(store, parent, label);
+    qr_node_id id = store->buckets[hash & store->bucket_mask];
+    for (; id != QR_NODE_NONE; id = store->nodes[id].hash_next) {
+        const qr_node *node = &store->nodes[id];
+        if (node->hash == hash && node->parent == parent && store_label_equal(store, id, label)) break;
+    }
+    return id;
+}
+
+qr_node_id qr_node_store_next(const qr_node_store *store, qr_node_id last, const quire_token *label) {
+    qr_node_id id =
+        last == QR_NODE_NONE ? store->buckets[store_hash(store, 0, label) & store->bucket_mask] : store->nodes[last].hash_next;
+    for (; id != QR_NODE_NONE; id = store->nodes[id].hash_next)
+        if (qr_node_is_root(store, store->nodes[id].parent) && store_label_equal(store, id, label)) break;
+    return id;
+}

@@ -1,0 +1,69 @@
+#include "prefix_cache/policy.h"
+
+#include <math.h>
+
+/* Before anything is learnt, people are taken to come back after half a minute. H stays between a second and an hour. */
+static const double policy_first_horizon_s = 30.0;
+static const double policy_horizon_min_s = 1.0;
+static const double policy_horizon_max_s = 3600.0;
+static const double policy_delay_min_s = 0.01;
+
+enum {
+    POLICY_ENDS_PER_UPDATE = 100,       /* prompts between two looks at H */
+    POLICY_OBSERVATIONS_SETTLED = 2000, /* steps of the median shrink until here */
+};
+
+void qr_policy_init(qr_policy *policy, quire_kv_policy kind) {
+    *policy = (qr_policy){.kind = kind, .horizon_s = policy_first_horizon_s, .median_log2 = log2(policy_first_horizon_s)};
+}
+
+static double policy_seconds(uint64_t from_us, uint64_t to_us) {
+    return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 0.0;
+}
+
+static void policy_observe(qr_policy *policy, double delay_s) {
+    uint32_t seen = policy->observation_count;
+    double step = 1.0 / (1.0 + 0.02 * (seen < POLICY_OBSERVATIONS_SETTLED ? seen : POLICY_OBSERVATIONS_SETTLED));
+    double delay_log2 = log2(delay_s > policy_delay_min_s ? delay_s : policy_delay_min_s);
+    policy->median_log2 += delay_log2 > policy->median_log2 ? step : -step;
+    policy->observation_count++;
+}
+
+static void policy_touch_dlfu(qr_policy *policy, qr_node *node) {
+    double idle_s = policy_seconds(node->touched, policy->now_us);
+    if (node->is_end) policy_observe(policy, idle_s);
+    node->weight = node->weight > 0 ? (float)(node->weight * exp2(-idle_s / policy->horizon_s) + 1.0) : 1.0f;
+    node->touched = policy->now_us;
+}
+
+void qr_policy_touch(qr_policy *policy, qr_node *node) {
+    if (policy->kind == QUIRE_KV_LRU) node->touched = ++policy->touch_count;
+    else policy_touch_dlfu(policy, node);
+    node->is_end = false;
+}
+
+void qr_policy_release(qr_policy *policy, qr_node *node) {
+    if (policy->kind == QUIRE_KV_LRU) node->touched = ++policy->touch_count;
+}
+
+/* H follows the median in steps of at least a quarter octave: ranks under one H stay comparable for a while. */
+static void policy_update_horizon(qr_policy *policy) {
+    double horizon_s = 2.0 * exp2(policy->median_log2);
+    horizon_s = fmin(policy_horizon_max_s, fmax(policy_horizon_min_s, horizon_s));
+    if (fabs(log2(horizon_s / policy->horizon_s)) > 0.25) policy->horizon_s = horizon_s;
+}
+
+void qr_policy_end(qr_policy *policy, qr_node *node) {
+    node->is_end = true;
+    if (++policy->end_count % POLICY_ENDS_PER_UPDATE == 0) policy_update_horizon(policy);
+}
+
+static double policy_rank(const qr_policy *policy, const qr_node *node) {
+    if (policy->kind == QUIRE_KV_LRU) return (double)node->touched;
+    return log2(node->weight) + (double)node->touched * 1e-6 / policy->horizon_s;
+}
+
+bool qr_policy_before(const qr_policy *policy, const qr_node *a, const qr_node *b) {
+    double x = policy_rank(policy, a), y = policy_rank(policy, b);
+    return x != y ? x < y : a->depth > b->depth;
+}

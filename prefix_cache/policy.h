@@ -1,0 +1,39 @@
+/* policy.h - how much a cached block is worth keeping.
+ *
+ * Both policies are one function, "does a go before b"; only leaves are ever compared, so prefixes stay whole.
+ *
+ * LRU: the block whose last use ended longest ago goes first.
+ *
+ * dlfu (decayed least frequently used): a block keeps the decayed count w of its touches and the time t of the last,
+ *
+ *     on a touch   w = w * 2^-((now - t) / H) + 1,  t = now          rank = log2(w) + t / H
+ *
+ * and the lowest rank goes first. H -> 0 is LRU, H -> infinity is perfect LFU. H is learnt: twice the median delay
+ * between the end of a prompt and the next touch of that end, that is, how long people take to come back. The median
+ * is tracked by steps of its logarithm, up or down, that shrink as observations grow.
+ */
+#ifndef QR_PREFIX_CACHE_POLICY_H
+#define QR_PREFIX_CACHE_POLICY_H
+
+#include "prefix_cache/node_store.h"
+
+typedef struct qr_policy {
+    quire_kv_policy kind;
+    uint64_t now_us;
+    uint64_t touch_count; /* LRU's clock: the order of events, so that equal times do not matter */
+    double horizon_s;     /* H */
+    double median_log2;   /* log2 of the median delay in seconds */
+    uint32_t observation_count;
+    uint32_t end_count;
+} qr_policy;
+
+void qr_policy_init(qr_policy *policy, quire_kv_policy kind);
+/* A lookup or an insertion reached this node. weight 0 means never touched. */
+void qr_policy_touch(qr_policy *policy, qr_node *node);
+/* Its last user let it go. */
+void qr_policy_release(qr_policy *policy, qr_node *node);
+/* A prompt ends with this node. */
+void qr_policy_end(qr_policy *policy, qr_node *node);
+/* a should be evicted before b. Equal worth: the deeper one first. */
+bool qr_policy_before(const qr_policy *policy, const qr_node *a, const qr_node *b);
+#endif

@@ -1,1 +1,0 @@
-typedef int qr_prefix_cache_empty; /* replaced by the room's first source */
