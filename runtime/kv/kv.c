@@ -1,0 +1,168 @@
+#include "runtime/kv/kv_internal.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/assertion.h"
+#include "base/error.h"
+
+/* Bookkeeping is sparse: most of the token store and the tables is touched late or never. Huge pages would make the first
+ * token of a sequence cost two megabytes. A kernel that does not know the advice has no huge pages either. */
+static quire_status kv_take_region(const quire_kv_config *config, qr_region *region, quire_error *error) {
+    qr_arena counted = {0};
+    qr_kv_lay_out(config, &counted);
+    if (counted.failed || counted.used_bytes > SIZE_MAX)
+        return qr_fail(error, QUIRE_NO_MEMORY, "max_sequences", QR_NO_OFFSET, "the bookkeeping is larger than memory can be");
+    quire_status status = qr_region_alloc((size_t)counted.used_bytes, region, error);
+    if (status == QUIRE_OK) (void)madvise(region->base, region->size_bytes, MADV_NOHUGEPAGE);
+    return status;
+}
+
+static quire_status kv_take_pools(quire_kv *kv, quire_error *error) {
+    if (kv->config.storage == QUIRE_KV_STORAGE_NONE) return QUIRE_OK;
+    quire_status status = qr_device_cpu_create(&kv->device);
+    if (status != QUIRE_OK) return qr_fail(error, status, "storage", QR_NO_OFFSET, "no memory for the device");
+    for (uint32_t g = 0; g < kv->config.group_count && status == QUIRE_OK; g++)
+        status = qr_pool_alloc_memory(&kv->pools[g], kv->device, (size_t)kv->layouts[g].block_bytes, error);
+    return status;
+}
+
+quire_status quire_kv_create(const quire_kv_config *config, quire_kv **kv, quire_error *error) {
+    qr_region region = {0};
+    uint64_t pool_bytes;
+    *kv = NULL;
+    quire_status status = qr_kv_config_check(config, error);
+    if (status != QUIRE_OK) return status;
+    if (!qr_kv_pool_bytes(config, &pool_bytes) || pool_bytes > SIZE_MAX)
+        return qr_fail(error, QUIRE_NO_MEMORY, "block_count", QR_NO_OFFSET, "%u blocks are larger than memory can be",
+                       config->block_count);
+    status = kv_take_region(config, &region, error);
+    if (status != QUIRE_OK) return status;
+    qr_arena arena = {.base = region.base, .size_bytes = region.size_bytes};
+    quire_kv *created = qr_kv_lay_out(config, &arena);
+    QR_ASSERT(created != NULL);
+    created->region = region;
+    created->pool_bytes = pool_bytes;
+    qr_kv_sequences_init(created);
+    status = kv_take_pools(created, error);
+    if (status == QUIRE_OK) *kv = created;
+    else quire_kv_destroy(created);
+    return status;
+}
+
+void quire_kv_destroy(quire_kv *kv) {
+    if (!kv) return;
+    for (uint32_t g = 0; g < kv->config.group_count; g++) qr_pool_deinit(&kv->pools[g]);
+    if (kv->device) kv->device->ops->destroy(kv->device);
+    qr_region region = kv->region;
+    qr_region_free(&region);
+}
+
+void quire_kv_set_time(quire_kv *kv, uint64_t now_us) { qr_tree_set_time(&kv->tree, now_us); }
+
+/* ---- blocks ---- */
+
+uint32_t qr_kv_reclaimable(const quire_kv *kv) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t g = 0; g < kv->config.group_count; g++) {
+        const qr_pool *pool = &kv->pools[g];
+        uint32_t count = pool->state_count[QR_BLOCK_FREE] + pool->state_count[QR_BLOCK_CACHED];
+        if (count < least) least = count;
+    }
+    return least;
+}
+
+bool qr_kv_evict_one(quire_kv *kv) {
+    qr_node_id victim = qr_tree_victim(&kv->tree);
+    if (victim == QR_NODE_NONE) return false;
+    const quire_block_id *blocks = qr_tree_blocks(&kv->tree, victim);
+    for (uint32_t g = 0; g < kv->config.group_count; g++) {
+        bool freed = qr_pool_unkeep(&kv->pools[g], blocks[g]);
+        QR_ASSERT(freed);
+    }
+    qr_tree_evict(&kv->tree, victim);
+    kv->counters.evicted_blocks++;
+    return true;
+}
+
+void qr_kv_take_blocks(quire_kv *kv, quire_block_id blocks[QUIRE_KV_GROUPS_MAX]) {
+    for (uint32_t g = 0; g < kv->config.group_count; g++) {
+        blocks[g] = qr_pool_alloc(&kv->pools[g]);
+        if (blocks[g] != QUIRE_BLOCK_NONE) continue;
+        bool evicted = qr_kv_evict_one(kv);
+        QR_ASSERT(evicted);
+        blocks[g] = qr_pool_alloc(&kv->pools[g]);
+        QR_ASSERT(blocks[g] != QUIRE_BLOCK_NONE);
+    }
+}
+
+bool qr_kv_can_copy(const quire_kv *kv) {
+    return kv->config.storage == QUIRE_KV_STORAGE_HOST || kv->copy_capacity - kv->copy_count >= kv->config.group_count;
+}
+
+void qr_kv_copy_blocks(quire_kv *kv, const quire_block_id *from, const quire_block_id *to) {
+    QR_ASSERT(qr_kv_can_copy(kv));
+    for (uint32_t g = 0; g < kv->config.group_count; g++) {
+        if (kv->config.storage == QUIRE_KV_STORAGE_HOST) qr_pool_copy(&kv->pools[g], to[g], from[g]);
+        else kv->copies[kv->copy_count++] = (quire_kv_copy){g, from[g], to[g]};
+    }
+    kv->counters.copied_blocks++;
+}
+
+size_t quire_kv_take_copies(quire_kv *kv, quire_kv_copy *out, size_t max) {
+    size_t count = kv->copy_count < max ? kv->copy_count : max;
+    if (count == 0) return 0;
+    memcpy(out, kv->copies, count * sizeof *out);
+    memmove(kv->copies, kv->copies + count, (kv->copy_count - count) * sizeof *out);
+    kv->copy_count -= (uint32_t)count;
+    return count;
+}
+
+void *quire_kv_pool_base(const quire_kv *kv, uint32_t group, size_t *stride_bytes) {
+    bool known = group < kv->config.group_count;
+    if (stride_bytes) *stride_bytes = known ? kv->pools[group].block_bytes : 0;
+    return known ? kv->pools[group].memory : NULL;
+}
+
+size_t quire_kv_part_offset(const quire_kv *kv, uint32_t group, uint32_t layer, uint32_t kv_head, quire_kv_part part) {
+    if (group >= kv->config.group_count) return SIZE_MAX;
+    const qr_layout_part *found = qr_layout_find(&kv->layouts[group], layer, kv_head, part);
+    return found && found->size_bytes > 0 ? (size_t)found->offset_bytes : SIZE_MAX;
+}
+
+/* ---- namespaces ---- */
+
+static bool kv_namespace_idle(void *owner, quire_namespace_id id) {
+    const quire_kv *kv = owner;
+    const qr_namespace *entry = &kv->namespaces.entries[id];
+    return entry->open_count == 0 && entry->sequence_count == 0 && kv->tree.roots[id].resident_count == 0;
+}
+
+static void kv_nothing_resident(void *owner, const quire_block_id *blocks) { QR_ASSERT(owner == NULL && blocks == NULL); }
+
+/* A place for a new key: unused, or of an idle namespace, whose ghosts go with it. */
+static quire_namespace_id kv_namespace_place(quire_kv *kv) {
+    quire_namespace_id id = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_idle, kv);
+    if (id != KV_INDEX_NONE && qr_namespaces_in_use(&kv->namespaces, id)) {
+        qr_tree_forget(&kv->tree, id, kv_nothing_resident, NULL);
+        qr_namespaces_remove(&kv->namespaces, id);
+    }
+    return id;
+}
+
+quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_bytes, quire_namespace_id *id) {
+    quire_namespace_id found = qr_namespaces_find(&kv->namespaces, key, key_bytes);
+    *id = 0;
+    if (found == KV_INDEX_NONE) {
+        found = kv_namespace_place(kv);
+        if (found == KV_INDEX_NONE || !qr_namespaces_add(&kv->namespaces, found, key, key_bytes)) return QUIRE_NO_MEMORY;
+    }
+    kv->namespaces.entries[found].open_count++;
+    *id = found;
+    return QUIRE_OK;
+}
+
+void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id) {
+    QR_ASSERT(qr_kv_namespace_valid(kv, id) && kv->namespaces.entries[id].open_count > 0);
+    kv->namespaces.entries[id].open_count--;
+}

@@ -1,0 +1,51 @@
+/* What an owner may ask of the cache as a whole: keep this, give some back, forget. */
+#include "runtime/kv/kv_internal.h"
+
+uint32_t quire_kv_pin(quire_kv *kv, quire_namespace_id ns, const quire_token *tokens, uint32_t count, uint32_t priority,
+                      uint64_t ttl_us) {
+    quire_kv_match match;
+    qr_tree_match found;
+    qr_kv_match(kv, ns, tokens, count, count, &match, &found);
+    if (match.block_count == 0 || !qr_tree_pin(&kv->tree, found.node, priority, ttl_us)) return 0;
+    return match.block_count * kv->config.block_tokens;
+}
+
+uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks) {
+    uint32_t evicted = 0;
+    while (evicted < blocks && qr_kv_evict_one(kv)) evicted++;
+    return evicted;
+}
+
+typedef struct cache_forgetting {
+    quire_kv *kv;
+    bool wipe;
+    uint32_t freed_count;
+} cache_forgetting;
+
+/* The tree lets go of one node: blocks that a sequence still uses become its own. */
+static void cache_release(void *owner, const quire_block_id *blocks) {
+    cache_forgetting *forgetting = owner;
+    bool freed = false;
+    for (uint32_t g = 0; g < forgetting->kv->config.group_count; g++) {
+        qr_pool *pool = &forgetting->kv->pools[g];
+        freed = qr_pool_unkeep(pool, blocks[g]);
+        if (freed && forgetting->wipe) qr_pool_wipe(pool, blocks[g]);
+    }
+    forgetting->freed_count += freed;
+}
+
+uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
+    cache_forgetting forgetting = {.kv = kv, .wipe = wipe};
+    if (!qr_kv_namespace_valid(kv, ns)) return 0;
+    qr_tree_forget(&kv->tree, ns, cache_release, &forgetting);
+    for (uint32_t i = 0; i < kv->config.max_sequences; i++)
+        if (kv->sequences[i].live && kv->sequences[i].ns == ns) qr_kv_sequence_forget(&kv->sequences[i], wipe);
+    return forgetting.freed_count;
+}
+
+uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe) {
+    uint32_t freed_count = 0;
+    for (quire_namespace_id ns = 0; ns < kv->config.max_namespaces; ns++)
+        freed_count += quire_kv_forget_namespace(kv, ns, wipe);
+    return freed_count;
+}

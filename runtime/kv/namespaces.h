@@ -1,0 +1,64 @@
+/* namespaces.h - keys of any bytes and the small ids they get.
+ *
+ * Keys are compared byte by byte, never by hash alone: only equal keys may share KV. Their bytes lie in chunks of a fixed
+ * store (QR_NAMESPACE_KEY_BYTES a namespace on average), so a few long keys fit beside many short ones.
+ *
+ * An id is in use from its first open until another key needs its place; it gives way only while nobody holds it open, no
+ * sequence is in it and nothing is cached in it. Id 0 is the empty key and never gives way.
+ *
+ * Thread: one at a time. Nothing is allocated after init.
+ */
+#ifndef QR_KV_NAMESPACES_H
+#define QR_KV_NAMESPACES_H
+
+#include <quire/types.h>
+
+#include "blockmgr/arena.h"
+
+enum { QR_NAMESPACES_DEFAULT = 1024, QR_NAMESPACE_KEY_BYTES = 256, QR_NAMESPACE_CHUNK_BYTES = 60 };
+
+typedef struct qr_namespace_chunk {
+    unsigned char bytes[QR_NAMESPACE_CHUNK_BYTES];
+    uint32_t next;
+} qr_namespace_chunk;
+
+typedef struct qr_namespace {
+    uint64_t hash;
+    size_t key_bytes;
+    uint32_t first_chunk;
+    uint32_t hash_next;
+    uint32_t open_count;
+    uint32_t sequence_count;
+    bool in_use;
+} qr_namespace;
+
+typedef struct qr_namespaces {
+    qr_namespace *entries; /* [count] */
+    uint32_t *buckets;     /* [bucket_mask + 1] */
+    qr_namespace_chunk *chunks;
+    uint32_t count;
+    uint32_t bucket_mask;
+    uint32_t chunk_count;
+    uint32_t free_chunk;
+    uint32_t free_chunk_count;
+    uint32_t hand; /* where the search for an idle one goes on */
+} qr_namespaces;
+
+/* Takes everything from the arena, which may only be counting. count >= 1. */
+void qr_namespaces_init(qr_namespaces *namespaces, uint32_t count, qr_arena *arena);
+
+/* The id of a key, or UINT32_MAX. */
+quire_namespace_id qr_namespaces_find(const qr_namespaces *namespaces, const void *key, size_t key_bytes);
+/* Enters a new key at a place that is not in use. False when its bytes do not fit. */
+bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes);
+void qr_namespaces_remove(qr_namespaces *namespaces, quire_namespace_id id);
+
+/* Goes once round the table, from where the last search ended: the next place for which `idle` says yes or that is not
+ * in use; UINT32_MAX when there is none. Never 0. */
+typedef bool qr_namespace_idle(void *owner, quire_namespace_id id);
+quire_namespace_id qr_namespaces_next_idle(qr_namespaces *namespaces, qr_namespace_idle *idle, void *owner);
+
+static inline bool qr_namespaces_in_use(const qr_namespaces *namespaces, quire_namespace_id id) {
+    return id < namespaces->count && namespaces->entries[id].in_use;
+}
+#endif
