@@ -39,11 +39,20 @@ void gguf_writer_deinit(gguf_writer *w) {
     memset(w, 0, sizeof *w);
 }
 
+static bool left_out(const gguf_writer *w, const char *name) { return w->omit && !strcmp(w->omit, name); }
+
 void gguf_writer_raw(gguf_writer *w, const char *key, uint32_t type, const void *value, size_t size) {
+    if (left_out(w, key)) return;
     add_text(&w->keys, key);
     add_u32(&w->keys, type);
     byte_buffer_add(&w->keys, value, size);
     w->key_count++;
+}
+
+/* Takes the value. */
+static void add_value(gguf_writer *w, const char *key, uint32_t type, byte_buffer *value) {
+    gguf_writer_raw(w, key, type, value->data, value->size);
+    free(value->data);
 }
 
 void gguf_writer_u32(gguf_writer *w, const char *key, uint32_t value) {
@@ -58,23 +67,28 @@ void gguf_writer_bool(gguf_writer *w, const char *key, bool value) {
 }
 
 void gguf_writer_text(gguf_writer *w, const char *key, const char *value) {
-    gguf_writer_raw(w, key, TYPE_STRING, NULL, 0);
-    add_text(&w->keys, value);
+    byte_buffer b = {0};
+    add_text(&b, value);
+    add_value(w, key, TYPE_STRING, &b);
 }
 
-static void begin_array(gguf_writer *w, const char *key, uint32_t type, uint64_t count) {
-    gguf_writer_raw(w, key, TYPE_ARRAY, &type, sizeof type);
-    add_u64(&w->keys, count);
+static byte_buffer begin_array(uint32_t type, uint64_t count) {
+    byte_buffer b = {0};
+    add_u32(&b, type);
+    add_u64(&b, count);
+    return b;
 }
 
 void gguf_writer_texts(gguf_writer *w, const char *key, const char *const *values, uint64_t count) {
-    begin_array(w, key, TYPE_STRING, count);
-    for (uint64_t i = 0; i < count; i++) add_text(&w->keys, values[i]);
+    byte_buffer b = begin_array(TYPE_STRING, count);
+    for (uint64_t i = 0; i < count; i++) add_text(&b, values[i]);
+    add_value(w, key, TYPE_ARRAY, &b);
 }
 
 void gguf_writer_i32s(gguf_writer *w, const char *key, const int32_t *values, uint64_t count) {
-    begin_array(w, key, TYPE_I32, count);
-    byte_buffer_add(&w->keys, values, count * sizeof *values);
+    byte_buffer b = begin_array(TYPE_I32, count);
+    byte_buffer_add(&b, values, count * sizeof *values);
+    add_value(w, key, TYPE_ARRAY, &b);
 }
 
 void gguf_writer_raw_tensor(gguf_writer *w, const char *name, uint32_t type, const uint64_t *dims, uint32_t dim_count,
@@ -89,6 +103,7 @@ void gguf_writer_raw_tensor(gguf_writer *w, const char *name, uint32_t type, con
 
 void gguf_writer_tensor(gguf_writer *w, const char *name, uint32_t type, const uint64_t *dims, uint32_t dim_count,
                         const void *data, size_t size) {
+    if (left_out(w, name)) return;
     gguf_writer_raw_tensor(w, name, type, dims, dim_count, w->data.size);
     byte_buffer_add(&w->data, data, size);
     pad(&w->data, alignment_of(w));

@@ -13,9 +13,11 @@ typedef struct byte_buffer {
 
 void byte_buffer_add(byte_buffer *buffer, const void *data, size_t size);
 
-/* Zero-initialise; set version and alignment to change their defaults (3, 32). */
+/* Zero-initialise; set version and alignment to change their defaults (3, 32). omit: a key or tensor that is left out
+ * when it comes, so that a test can put something else in its place. */
 typedef struct gguf_writer {
     uint32_t version, alignment;
+    const char *omit;
     uint64_t key_count, tensor_count;
     byte_buffer keys, infos, data;
 } gguf_writer;
