@@ -1,0 +1,5 @@
+qr_criterion(unit attention ROOMS qr_attention)
+qr_criterion(prop attention ROOMS qr_attention TIMEOUT 300)
+if(TARGET test_prop_attention)
+  target_sources(test_prop_attention PRIVATE unit/attention/scene.c)
+endif()
