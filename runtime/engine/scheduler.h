@@ -33,20 +33,25 @@ typedef struct qr_scheduler_config {
  * qr_scheduler_events_max. */
 typedef void qr_scheduler_sink(void *context, const quire_event *event);
 
-uint64_t qr_scheduler_bytes(const qr_scheduler_config *config);
-/* Keeps kv. */
-QUIRE_MUST_CHECK quire_status qr_scheduler_create(const qr_scheduler_config *config, quire_kv *kv, qr_scheduler_sink *sink,
-                                                  void *sink_context, qr_scheduler **scheduler);
+/* Bytes that create takes. */
+uint64_t qr_scheduler_bytes(const qr_scheduler_config *config, uint32_t block_total, uint32_t block_tokens);
+/* Keeps kv, whose blocks hold block_tokens tokens. Errors: INVALID (limits that do not fit together), NO_MEMORY. */
+QUIRE_MUST_CHECK quire_status qr_scheduler_create(const qr_scheduler_config *config, quire_kv *kv, uint32_t block_tokens,
+                                                  qr_scheduler_sink *sink, void *sink_context, qr_scheduler **scheduler);
+/* Frees the jobs that it still has, without events; no step is in flight in the backend any more. */
 void qr_scheduler_destroy(qr_scheduler *scheduler);
 
 /* Checks a request against this configuration without any state: INVALID, TOO_LARGE. Any thread. */
 QUIRE_MUST_CHECK quire_status qr_scheduler_validate(const qr_scheduler_config *config, uint32_t block_total,
                                                     uint32_t block_tokens, const quire_request *request, quire_error *error);
 
+/* Tokens that one sequence can ever hold: the context, or the whole pool where that is smaller. */
+uint32_t qr_scheduler_capacity(const qr_scheduler_config *config, uint32_t block_total, uint32_t block_tokens);
+
 /* A request's own memory: prompt, generated tokens and sampling copied, taken by the submitting thread so that the engine
- * thread allocates nothing. NULL when out of memory. */
+ * thread allocates nothing. The request was validated; its answer is cut at capacity_tokens. NULL when out of memory. */
 typedef struct qr_job qr_job;
-qr_job *qr_job_create(const quire_request *request);
+qr_job *qr_job_create(const quire_request *request, uint32_t capacity_tokens);
 void qr_job_destroy(qr_job *job);
 
 /* Takes the job; QUEUE_FULL gives it back (the caller still owns it). Jobs that ended go to the `ended` list: the owner
@@ -62,10 +67,14 @@ bool qr_scheduler_plan(qr_scheduler *scheduler, uint64_t now_us, qr_step **step)
 void qr_scheduler_complete(qr_scheduler *scheduler, const qr_step_result *result, uint64_t now_us);
 /* The next instant at which something happens by itself (a timeout), or UINT64_MAX. */
 uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *scheduler);
+uint32_t qr_scheduler_steps_in_flight(const qr_scheduler *scheduler);
 bool qr_scheduler_idle(const qr_scheduler *scheduler); /* no request of any state, no step in flight */
 uint32_t qr_scheduler_events_max(const qr_scheduler *scheduler);
 
 /* Fills the scheduler's part: running, waiting, paused, counters. */
 void qr_scheduler_get_stats(const qr_scheduler *scheduler, quire_engine_stats *stats);
+struct qr_engine_metrics;
+void qr_scheduler_get_metrics(const qr_scheduler *scheduler, struct qr_engine_metrics *metrics);
+/* Verifies every invariant; CORRUPT names the first violation. O(requests and their tokens). */
 QUIRE_MUST_CHECK quire_status qr_scheduler_check(const qr_scheduler *scheduler, quire_error *error);
 #endif

@@ -1,0 +1,83 @@
+/* job.h - one request inside the engine: its copied inputs, its choices and where each stands.
+ *
+ * A job is made by the submitting thread, belongs to the scheduler from add to ended, and is freed by the submitting
+ * thread again, so that the engine thread never allocates. A choice is one answer of the job (n of the API): a token
+ * history, and while it runs a KV sequence and a backend slot.
+ *
+ * How far a choice is, always computed <= scheduled <= known + pending:
+ *
+ *   tokens:  [ prompt ..................... | generated ........ ]
+ *            [ computed: KV written        ]^                    ^
+ *            [ scheduled: rows handed out        ]               known
+ *                                             + pending: draws in flight, whose values are not here yet
+ *
+ * A choice whose scheduled == known + pending - 1 decodes: one row, one draw. Anything shorter is prefill; a resumed
+ * choice prefills its own generated tokens again. The last token drawn is never in KV until it is fed.
+ */
+#ifndef QR_ENGINE_JOB_H
+#define QR_ENGINE_JOB_H
+
+#include "base/list.h"
+#include "runtime/engine/scheduler.h"
+
+typedef enum qr_choice_state {
+    QR_CHOICE_EMBRYO,  /* is forked from choice 0 when the prompt is computed */
+    QR_CHOICE_QUEUED,  /* waits for its start, or paused */
+    QR_CHOICE_RUNNING, /* has a sequence and a slot */
+    QR_CHOICE_ENDED,   /* its CHOICE_DONE is out; steps in flight may still hold rows of it */
+} qr_choice_state;
+
+typedef struct qr_choice {
+    qr_list queue_node;
+    qr_job *job;
+    uint32_t index;
+    qr_choice_state state;
+    bool has_slot, has_sequence;
+    bool pause_wanted; /* released as soon as no step in flight holds rows of it */
+    bool stop_wanted;  /* stop_choice came before the fork */
+    uint32_t slot;
+    quire_seq_id seq;
+    quire_token *tokens; /* [prompt_count + limit] */
+    uint32_t known, computed, scheduled, pending, in_flight;
+    uint32_t passed;             /* how often a younger entry was started before it */
+    uint64_t wait_arrival;       /* the prefilling choice whose prefix it waits for; 0: none */
+    uint32_t wait_index;         /* the same */
+    uint32_t wait_tokens;        /* prefix tokens that will be shared then */
+    uint64_t seed;               /* of this choice */
+    uint64_t first_us, token_us; /* first and latest token */
+} qr_choice;
+
+struct qr_job {
+    qr_list node;          /* in the scheduler's live, closing or ended list */
+    quire_request request; /* pointers lead into the job's own memory */
+    uint64_t arrival;      /* rising with age; unique, never 0 */
+    uint64_t submitted_us, started_us, first_row_us, deadline_us;
+    quire_namespace_id ns;
+    bool has_namespace;
+    bool started;
+    bool forked;  /* every choice stands on its own; true from the start when there is one */
+    bool done;    /* DONE is out */
+    bool cut;     /* a choice ended by length */
+    bool counted; /* scratch of the statistics */
+    quire_kv_match match;
+    uint32_t limit;     /* tokens of a choice at most: max_tokens or what the context leaves */
+    uint32_t scored;    /* prompt_logprobs: prompt tokens 1 .. scored have theirs */
+    uint32_t live;      /* choices not ENDED */
+    uint32_t in_flight; /* entries of steps in flight */
+    uint32_t completion_tokens, preemptions;
+    uint64_t first_token_us, last_token_us;
+    qr_choice choices[]; /* [request.choice_count] */
+};
+
+static inline uint32_t qr_choice_generated(const qr_choice *c) { return c->known - c->job->request.prompt_count; }
+/* Rows that could be scheduled now. */
+static inline uint32_t qr_choice_remaining(const qr_choice *c) { return c->known + c->pending - c->scheduled; }
+/* Slots that it needs to start: a job that is not forked yet takes those of all its choices. */
+static inline uint32_t qr_choice_slots(const qr_choice *c) { return c->job->forked ? 1 : c->job->request.choice_count; }
+/* Urgency first, then age, then index: the one order of queue, planning and pausing. */
+static inline bool qr_choice_before(const qr_choice *a, const qr_choice *b) {
+    if (a->job->request.priority != b->job->request.priority) return a->job->request.priority < b->job->request.priority;
+    if (a->job->arrival != b->job->arrival) return a->job->arrival < b->job->arrival;
+    return a->index < b->index;
+}
+#endif

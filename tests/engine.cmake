@@ -1,0 +1,1 @@
+qr_criterion(unit engine ROOMS qr_engine)
