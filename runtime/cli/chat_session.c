@@ -1,0 +1,120 @@
+#include "runtime/cli/chat_session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+quire_status qr_chat_session_init(qr_chat_session *session) {
+    session->messages = json_array();
+    return session->messages ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void qr_chat_session_deinit(qr_chat_session *session) {
+    json_decref(session->messages);
+    session->messages = NULL;
+}
+
+static json_t *message_make(const char *role, const char *text, size_t size) {
+    json_t *content = json_stringn(text, size); /* NULL for bytes that are not UTF-8 */
+    return content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL;
+}
+
+quire_status qr_chat_session_add(qr_chat_session *session, const char *role, const char *text, size_t size) {
+    json_t *message = message_make(role, text, size);
+    if (!message) return QUIRE_INVALID;
+    return json_array_append_new(session->messages, message) == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void qr_chat_session_drop_last(qr_chat_session *session) {
+    size_t count = json_array_size(session->messages);
+    if (count) json_array_remove(session->messages, count - 1);
+}
+
+static bool message_is(const json_t *message, const char *role) {
+    const char *own = json_string_value(json_object_get(message, "role"));
+    return own && strcmp(own, role) == 0;
+}
+
+const char *qr_chat_session_system(const qr_chat_session *session) {
+    const json_t *first = json_array_get(session->messages, 0);
+    return message_is(first, "system") ? json_string_value(json_object_get(first, "content")) : NULL;
+}
+
+quire_status qr_chat_session_set_system(qr_chat_session *session, const char *text) {
+    json_t *message = NULL;
+    if (text && *text && !(message = message_make("system", text, strlen(text)))) return QUIRE_INVALID;
+    if (qr_chat_session_system(session)) json_array_remove(session->messages, 0);
+    if (message && json_array_insert_new(session->messages, 0, message) != 0) return QUIRE_NO_MEMORY;
+    return QUIRE_OK;
+}
+
+void qr_chat_session_reset(qr_chat_session *session) {
+    size_t keep = qr_chat_session_system(session) ? 1 : 0;
+    while (json_array_size(session->messages) > keep) qr_chat_session_drop_last(session);
+}
+
+size_t qr_chat_session_count(const qr_chat_session *session) { return json_array_size(session->messages); }
+
+/* ---- files ---- */
+
+static bool write_private(const char *path, const json_t *document) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!file) {
+        if (fd >= 0) close(fd);
+        return false;
+    }
+    bool ok = json_dumpf(document, file, JSON_INDENT(1)) == 0 && fputc('\n', file) != EOF;
+    return (fclose(file) == 0) && ok;
+}
+
+/* Written beside the target and renamed over it: a full disk never costs the file that was there. */
+quire_status qr_chat_session_save(const qr_chat_session *session, const char *model, const char *path, quire_error *error) {
+    char beside[PATH_MAX];
+    int size = snprintf(beside, sizeof beside, "%s.%ld.new", path, (long)getpid());
+    if (size < 0 || (size_t)size >= sizeof beside)
+        return qr_fail(error, QUIRE_INVALID, path, QR_NO_OFFSET, "the path is too long");
+    json_t *document = json_pack("{s:i, s:s, s:O}", "quire_chat", 1, "model", model, "messages", session->messages);
+    bool ok = document && write_private(beside, document) && rename(beside, path) == 0;
+    int reason = errno;
+    json_decref(document);
+    if (ok) return QUIRE_OK;
+    unlink(beside);
+    return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "cannot be written: %s", strerror(reason));
+}
+
+static bool message_is_whole(const json_t *message) {
+    return (message_is(message, "system") || message_is(message, "user") || message_is(message, "assistant")) &&
+           json_is_string(json_object_get(message, "content"));
+}
+
+static quire_status messages_check(const json_t *messages, const char *path, quire_error *error) {
+    if (!json_is_array(messages)) return qr_fail(error, QUIRE_FORMAT, path, QR_NO_OFFSET, "has no list `messages`");
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        if (!message_is_whole(json_array_get(messages, i)))
+            return qr_fail(error, QUIRE_FORMAT, path, QR_NO_OFFSET, "messages[%zu] has no role and content that chat knows", i);
+    return QUIRE_OK;
+}
+
+quire_status qr_chat_session_load(qr_chat_session *session, const char *path, quire_error *error) {
+    json_error_t at;
+    json_t *document = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
+    if (!document)
+        return qr_fail(error, access(path, R_OK) == 0 ? QUIRE_FORMAT : QUIRE_IO, path, QR_NO_OFFSET, "line %d: %s", at.line,
+                       at.text);
+    json_t *messages = json_object_get(document, "messages");
+    quire_status status = messages_check(messages, path, error);
+    if (status == QUIRE_OK) {
+        json_decref(session->messages);
+        session->messages = json_incref(messages);
+    }
+    json_decref(document);
+    return status;
+}

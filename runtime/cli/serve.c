@@ -1,0 +1,192 @@
+/* serve.c - puts the daemon together: socket first, then the model, then the engine.
+ *
+ * Threads: the caller becomes the loop thread; a loader opens the model and attaches the engine. They meet in `gate`: once
+ * the loop has ended the loader attaches nothing more.
+ */
+#include "runtime/cli/serve.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/cli/settings.h"
+#include "runtime/cli/socket_path.h"
+#include "runtime/cli/start_screen.h"
+#include "runtime/cli/terminal.h"
+#include "runtime/engine/sizing.h"
+#include "runtime/server/server.h"
+
+enum { PATH_BYTES = 512 };
+
+typedef struct daemon_state {
+    qr_settings settings;
+    char socket[PATH_BYTES];
+    qr_log log;
+    qr_server *server;
+    quire_model *model;
+    quire_engine *engine;
+    pthread_mutex_t gate;
+    bool loop_over; /* under gate */
+    bool failed;    /* under gate: loading failed, `error` says why */
+    quire_error error;
+} daemon_state;
+
+/* ---- loading ---- */
+
+/* A host cache is further memory for the same pool: on the CPU there is no tier between. */
+static quire_status daemon_size(daemon_state *d, quire_engine_config *config, qr_sizing *sizing) {
+    qr_settings_engine_config(&d->settings, config);
+    quire_status status = qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
+    if (status != QUIRE_OK || d->settings.host_cache == 0) return status;
+    uint64_t memory;
+    if (!qr_add_u64(sizing->kv_pool_bytes, d->settings.host_cache, &memory))
+        return qr_fail(&d->error, QUIRE_TOO_LARGE, "--host-cache", QR_NO_OFFSET, "is too large");
+    qr_settings_engine_config(&d->settings, config);
+    config->kv_block_count = 0;
+    config->kv_memory_bytes = memory;
+    return qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
+}
+
+static void daemon_show(const daemon_state *d, const quire_engine_config *config, const qr_sizing *sizing, uint64_t load_ms) {
+    qr_cpu_features features;
+    qr_cpu_features_detect(&features);
+    printf("quire %s\n", QR_VERSION);
+    qr_start_screen_print(stdout, d->model, config, sizing);
+    printf("  %-14s%s on %s, %u cores\n", "CPU path", quire_engine_cpu_path(d->engine), features.model, qr_cpu_count());
+    if (d->settings.socket) printf("  %-14s%s\n", "socket", d->settings.socket);
+    if (d->settings.listen) printf("  %-14s%s\n", "listening", d->settings.listen);
+    printf("  %-14s%" PRIu64 " ms\n", "loaded in", load_ms);
+    fflush(stdout);
+}
+
+static quire_status daemon_load(daemon_state *d) {
+    quire_engine_config config;
+    qr_sizing sizing;
+    uint64_t begin_ms = qr_clock_us() / 1000;
+    quire_model_options options = {.cpu_path = d->settings.cpu_path, .thread_count = (int)d->settings.threads};
+    quire_status status = quire_model_open(d->settings.model, &options, &d->model, &d->error);
+    if (status == QUIRE_OK) status = daemon_size(d, &config, &sizing);
+    if (status != QUIRE_OK) return status;
+    config.wake = qr_server_wake;
+    config.wake_context = d->server;
+    status = quire_engine_create(&config, d->model, &d->engine, &d->error);
+    if (status == QUIRE_OK) daemon_show(d, &config, &sizing, qr_clock_us() / 1000 - begin_ms);
+    return status;
+}
+
+static void *daemon_loader(void *context) {
+    daemon_state *d = context;
+    quire_status status = daemon_load(d);
+    pthread_mutex_lock(&d->gate);
+    d->failed = status != QUIRE_OK;
+    if (!d->loop_over && !d->failed) qr_server_attach(d->server, d->engine, d->model);
+    if (!d->loop_over && d->failed) qr_server_stop(d->server);
+    pthread_mutex_unlock(&d->gate);
+    return NULL;
+}
+
+/* Only the loop takes signals: SIGTERM drains, SIGPIPE is a failed write like any other. */
+static int daemon_start_loader(daemon_state *d, pthread_t *loader) {
+    sigset_t all, before;
+    sigfillset(&all);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(loader, NULL, daemon_loader, d);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) (void)qr_fail(&d->error, QUIRE_IO, NULL, QR_NO_OFFSET, "cannot start a thread: %s", strerror(failed));
+    return failed;
+}
+
+/* ---- running ---- */
+
+static quire_status daemon_open(daemon_state *d) {
+    const qr_settings *s = &d->settings;
+    qr_server_config config = {
+        .socket_path = s->socket,
+        .socket_mode = (unsigned)s->socket_mode,
+        .listen = s->listen,
+        .api_key_file = s->api_key_file,
+        .max_body_bytes = s->max_body,
+        .max_connections = (uint32_t)s->max_connections,
+        .drain_ms = (uint32_t)s->drain_seconds * 1000,
+        .namespace_by_uid = s->namespace_by_uid,
+        .metrics_vllm = s->metrics_compat == 1,
+        .version = QR_VERSION,
+        .log = &d->log,
+    };
+    return qr_server_create(&config, &d->server, &d->error);
+}
+
+/* At shutdown every structure is checked, in every build. */
+static quire_status daemon_close(daemon_state *d) {
+    quire_status status = d->engine && !d->failed ? quire_engine_check(d->engine, &d->error) : QUIRE_OK;
+    quire_engine_destroy(d->engine);
+    qr_server_destroy(d->server);
+    quire_model_close(d->model);
+    pthread_mutex_destroy(&d->gate);
+    return status;
+}
+
+static int daemon_run(daemon_state *d) {
+    pthread_t loader;
+    if (daemon_open(d) != QUIRE_OK) return qr_terminal_fail("serve", &d->error);
+    pthread_mutex_init(&d->gate, NULL);
+    if (daemon_start_loader(d, &loader) != 0) {
+        (void)daemon_close(d);
+        return qr_terminal_fail("serve", &d->error);
+    }
+    quire_status drained = qr_server_run(d->server);
+    pthread_mutex_lock(&d->gate);
+    d->loop_over = true;
+    pthread_mutex_unlock(&d->gate);
+    pthread_join(loader, NULL);
+    bool failed = d->failed;
+    if (daemon_close(d) != QUIRE_OK || failed) return qr_terminal_fail("serve", &d->error);
+    if (drained != QUIRE_OK) qr_log_warn(&d->log, "drain_limit", QR_STR("status", quire_status_name(drained)));
+    return 0;
+}
+
+/* ---- arguments ---- */
+
+static error_t serve_option(int key, char *argument, struct argp_state *state) {
+    if (key == ARGP_KEY_INIT) state->child_inputs[0] = state->input;
+    else if (key == ARGP_KEY_ARG) argp_error(state, "unexpected argument '%s' (the model is named by --model)", argument);
+    else return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+static quire_status serve_settings(qr_settings_parser *parser, daemon_state *d) {
+    quire_status status = qr_settings_resolve(parser, &d->settings, &d->error);
+    if (status == QUIRE_OK) status = qr_settings_check(&d->settings, &d->error);
+    if (status != QUIRE_OK) return status;
+    if (!d->settings.model)
+        return qr_fail(&d->error, QUIRE_INVALID, NULL, QR_NO_OFFSET, "no model: give --model FILE or set QUIRE_MODEL");
+    d->log = (qr_log){STDERR_FILENO, (qr_log_level)d->settings.log_level};
+    if (d->settings.socket) return QUIRE_OK;
+    status = qr_socket_path_default(d->socket, sizeof d->socket, &d->error);
+    d->settings.socket = d->socket;
+    return status;
+}
+
+int qr_command_serve(int argc, char **argv) {
+    qr_settings_parser parser;
+    qr_settings_parser_init(&parser, QR_SETTINGS_ENGINE | QR_SETTINGS_DAEMON);
+    struct argp argp = {.parser = serve_option,
+                        .doc = "Serve a model over a Unix socket with the OpenAI API.\v"
+                               "SIGTERM drains: running answers finish, new requests get 503. A second signal ends at once.",
+                        .children = parser.children};
+    argp_parse(&argp, argc, argv, 0, NULL, &parser);
+    daemon_state d = {0};
+    int code = serve_settings(&parser, &d) == QUIRE_OK ? daemon_run(&d) : qr_terminal_fail("serve", &d.error);
+    qr_settings_parser_deinit(&parser);
+    return code;
+}

@@ -1,0 +1,55 @@
+#include "runtime/cli/start_screen.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/cli/size_text.h"
+#include "runtime/cli/terminal.h"
+#include "runtime/model/model.h"
+
+static void print_text(FILE *file, const char *label, const char *text) {
+    fprintf(file, "  %-14s", label);
+    qr_terminal_write(file, text, strnlen(text, 256));
+    fputc('\n', file);
+}
+
+static void print_model(FILE *file, const quire_model *model) {
+    const quire_model_info *info = quire_model_get_info(model);
+    char line[512];
+    snprintf(line, sizeof line, "%s (%s, %s, %.0f M parameters)", info->name, info->architecture, info->quantization,
+             (double)info->parameter_count / 1e6);
+    print_text(file, "model", line);
+    const qr_chat_template *chat = qr_model_chat_template(model);
+    snprintf(line, sizeof line, "%s%s", qr_chat_template_family(chat),
+             !qr_chat_template_supported(chat)      ? " (no chat: completions only)"
+             : qr_chat_template_prefix_stable(chat) ? ""
+                                                    : " (a turn is not a prefix of the next: multi-turn chats miss the cache)");
+    print_text(file, "chat template", line);
+}
+
+static void print_memory(FILE *file, const quire_model *model, const qr_sizing *sizing) {
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
+    uint64_t mapped = quire_model_get_info(model)->mapped_bytes;
+    fprintf(file, "  %-14s%s", "weights", qr_size_format(sizing->weight_bytes, a));
+    if (mapped) fprintf(file, " and %s of file pages", qr_size_format(mapped, b));
+    fprintf(file, "\n  %-14s%s of blocks, %s of bookkeeping\n", "KV memory", qr_size_format(sizing->kv_pool_bytes, a),
+            qr_size_format(sizing->kv_bookkeeping_bytes, b));
+    fprintf(file, "  %-14s%s\n", "work space", qr_size_format(sizing->work_bytes, a));
+    fprintf(file, "  %-14s%s\n", "sum", qr_size_format(sizing->total_bytes, a));
+}
+
+static void print_capacity(FILE *file, const quire_engine_config *config, const qr_sizing *sizing) {
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
+    fprintf(file, "  %-14s%s per token (%s keys, %s values), %s per block of %" PRIu32 "\n", "KV",
+            qr_size_format(sizing->kv_token_bytes, a), quire_kv_type_name(config->key_type),
+            quire_kv_type_name(config->value_type), qr_size_format(sizing->kv_block_bytes, b), sizing->block_tokens);
+    fprintf(file, "  %-14s%" PRIu32 " blocks, %" PRIu64 " tokens\n", "pool", sizing->block_count, sizing->pool_tokens);
+    fprintf(file, "  %-14s%" PRIu64 " sessions of the full context of %" PRIu32 " tokens\n", "room for", sizing->sessions,
+            sizing->context_tokens);
+}
+
+void qr_start_screen_print(FILE *file, const quire_model *model, const quire_engine_config *config, const qr_sizing *sizing) {
+    print_model(file, model);
+    print_capacity(file, config, sizing);
+    print_memory(file, model, sizing);
+}
