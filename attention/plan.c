@@ -146,11 +146,13 @@ static uint64_t unit_fma(const qr_attn_plan *plan, const attn_unit *unit) {
     return keys * plan->shape.head_count * (plan->shape.key_dim + plan->shape.value_dim);
 }
 
-/* Blocks that this unit reads and the one before it does not. */
+/* Blocks that this unit reads and the one before it does not: of the same chunk, that one may end within a shared span. */
 static uint64_t unit_own_blocks(const qr_attn_plan *plan, const attn_unit *unit) {
     uint64_t blocks = 0;
-    for (uint32_t span = unit->span_begin; span < unit->span_end; span++)
-        if (!qr_attn_unit_joined(unit, span)) blocks += qr_attn_unit_blocks(plan, unit, span);
+    for (uint32_t span = unit->span_begin; span < unit->span_end; span++) {
+        blocks += qr_attn_unit_blocks(plan, unit, span);
+        if (qr_attn_unit_joined(unit, span)) blocks -= qr_attn_unit_blocks(plan, unit - 1, span);
+    }
     return blocks;
 }
 

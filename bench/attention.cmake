@@ -1,0 +1,1 @@
+qr_bench(attention qr_attention)
