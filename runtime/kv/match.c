@@ -26,7 +26,7 @@ void qr_kv_match(const quire_kv *kv, quire_namespace_id ns, const quire_token *t
                  quire_kv_match *match, qr_tree_match *found) {
     uint32_t wanted = count < limit ? count : limit;
     *match = (quire_kv_match){.miss = kv->config.cache_disabled ? QUIRE_KV_MISS_DISABLED : QUIRE_KV_MISS_NEVER_STORED};
-    *found = (qr_tree_match){.tail_node = QR_NODE_NONE};
+    *found = (qr_tree_match){.node = ns, .tail_node = QR_NODE_NONE}; /* the root of ns */
     if (kv->config.cache_disabled || !qr_kv_namespace_valid(kv, ns)) return;
     qr_tree_find_prefix(&kv->tree, ns, tokens, wanted, found);
     match->block_count = found->block_count;
