@@ -1,0 +1,82 @@
+#include "runtime/cli/chat_session.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static qr_chat_session talk(void) {
+    qr_chat_session session;
+    cr_assert_eq(qr_chat_session_init(&session), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_add(&session, "user", "caf\xc3\xa9", 5), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_add(&session, "assistant", "a\0b", 3), QUIRE_OK);
+    return session;
+}
+
+Test(cli_chat_session, the_system_message_comes_first_and_survives_a_reset) {
+    qr_chat_session session = talk();
+    cr_assert_null(qr_chat_session_system(&session));
+    cr_assert_eq(qr_chat_session_set_system(&session, "Be brief."), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_set_system(&session, "Be kind."), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_count(&session), 3);
+    cr_assert_str_eq(qr_chat_session_system(&session), "Be kind.");
+    qr_chat_session_reset(&session);
+    cr_assert_eq(qr_chat_session_count(&session), 1);
+    cr_assert_eq(qr_chat_session_set_system(&session, NULL), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_count(&session), 0);
+    qr_chat_session_drop_last(&session);
+    qr_chat_session_deinit(&session);
+}
+
+Test(cli_chat_session, bytes_that_are_not_utf8_are_refused) {
+    qr_chat_session session = talk();
+    cr_assert_eq(qr_chat_session_add(&session, "user", "\xff", 1), QUIRE_INVALID);
+    cr_assert_eq(qr_chat_session_set_system(&session, "\xff"), QUIRE_INVALID);
+    cr_assert_eq(qr_chat_session_count(&session), 2);
+    qr_chat_session_deinit(&session);
+}
+
+Test(cli_chat_session, a_saved_conversation_loads_equal_and_is_private) {
+    char path[] = "/tmp/quire-chat-XXXXXX";
+    close(mkstemp(path));
+    unlink(path);
+    qr_chat_session session = talk(), loaded;
+    quire_error error;
+    struct stat info;
+    cr_assert_eq(qr_chat_session_save(&session, "m", path, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(stat(path, &info), 0);
+    cr_assert_eq(info.st_mode & 0777, 0600);
+    cr_assert_eq(qr_chat_session_init(&loaded), QUIRE_OK);
+    cr_assert_eq(qr_chat_session_load(&loaded, path, &error), QUIRE_OK, "%s", error.text);
+    cr_assert(json_equal(session.messages, loaded.messages));
+    qr_chat_session_deinit(&session);
+    qr_chat_session_deinit(&loaded);
+    unlink(path);
+}
+
+Test(cli_chat_session, a_broken_file_leaves_the_session_as_it_was) {
+    static const char *const contents[] = {"",
+                                           "[",
+                                           "{}",
+                                           "{\"messages\": 3}",
+                                           "{\"messages\": [1]}",
+                                           "{\"messages\": [{\"role\": \"user\"}]}",
+                                           "{\"messages\": [{\"role\": \"root\", \"content\": \"x\"}]}",
+                                           "{\"messages\": [{\"role\": \"user\", \"content\": []}]}"};
+    qr_chat_session session = talk();
+    quire_error error;
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        char path[] = "/tmp/quire-chat-XXXXXX";
+        int fd = mkstemp(path);
+        cr_assert_eq(write(fd, contents[i], strlen(contents[i])), (ssize_t)strlen(contents[i]));
+        close(fd);
+        cr_expect_eq(qr_chat_session_load(&session, path, &error), QUIRE_FORMAT, "%s", contents[i]);
+        cr_expect_str_eq(error.source, path);
+        unlink(path);
+    }
+    cr_assert_eq(qr_chat_session_load(&session, "/nowhere/x", &error), QUIRE_IO);
+    cr_assert_eq(qr_chat_session_save(&session, "m", "/nowhere/x", &error), QUIRE_IO);
+    cr_assert_eq(qr_chat_session_count(&session), 2);
+    qr_chat_session_deinit(&session);
+}
