@@ -4,7 +4,7 @@
 
 #include "runtime/cli/bench.h"
 #include "runtime/cli/chat.h"
-#include "runtime/cli/plan.h"
+#include "runtime/cli/plan_command.h"
 #include "runtime/cli/run.h"
 #include "runtime/cli/serve.h"
 #include "runtime/cli/tokenize.h"

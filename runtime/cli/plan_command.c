@@ -1,5 +1,5 @@
-/* plan.c - prints what qr_sizing_resolve says; no arithmetic of its own, so a plan cannot disagree with the daemon. */
-#include "runtime/cli/plan.h"
+/* plan_command.c - prints what qr_sizing_resolve says; no arithmetic of its own, so a plan cannot disagree with the daemon. */
+#include "runtime/cli/plan_command.h"
 
 #include <argp.h>
 #include <inttypes.h>

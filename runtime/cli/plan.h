@@ -1,6 +1,0 @@
-/* plan.h - `quire plan`: what a model takes and how many sessions fit, from the file's header alone. */
-#ifndef QR_CLI_PLAN_H
-#define QR_CLI_PLAN_H
-
-int qr_command_plan(int argc, char **argv);
-#endif

@@ -1,0 +1,68 @@
+"""Every C file is compiled with contraction off, and none with flags that let the compiler change arithmetic or tie the
+build to this machine.
+
+    compile_flags.py COMPILE_COMMANDS_JSON     check a build
+    compile_flags.py --self-test               the check itself can fail
+"""
+import json
+import re
+import shlex
+import sys
+
+REQUIRED = "-ffp-contract=off"
+FORBIDDEN = re.compile(
+    r"-ffast-math|-Ofast|-fassociative-math|-funsafe-math-optimizations|-freciprocal-math|-fno-signed-zeros|-ffinite-math-only"
+    r"|-fno-trapping-math|-ffp-contract=(fast|on)|-m(arch|tune|cpu)=native"
+)
+
+
+def arguments_of(entry):
+    return entry.get("arguments") or shlex.split(entry["command"])
+
+
+def wrong_flags(arguments):
+    """What is wrong with one command; the last -ffp-contract counts."""
+    contract = [a for a in arguments if a.startswith("-ffp-contract=")]
+    wrong = [a for a in arguments if FORBIDDEN.fullmatch(a) and not a.startswith("-ffp-contract=")]
+    if not contract or contract[-1] != REQUIRED:
+        wrong.append("no " + REQUIRED)
+    return wrong
+
+
+def check(entries):
+    lines = []
+    for entry in entries:
+        if not entry["file"].endswith((".c", ".cc", ".cpp", ".cu")):
+            continue
+        lines += [f"{entry['file']}: {flag}" for flag in wrong_flags(arguments_of(entry))]
+    return lines
+
+
+def self_test():
+    good = "cc -O3 -ffp-contract=off -mavx2 -mfma -c a.c"
+    bad = [
+        "cc -O3 -c a.c",
+        "cc -ffp-contract=off -ffast-math -c a.c",
+        "cc -ffp-contract=off -fassociative-math -c a.c",
+        "cc -ffp-contract=off -march=native -c a.c",
+        "cc -ffp-contract=off -ffp-contract=fast -c a.c",
+        "cc -Ofast -ffp-contract=off -c a.c",
+    ]
+    assert not check([{"file": "a.c", "command": good}])
+    for command in bad:
+        assert check([{"file": "a.c", "command": command}]), command
+    return 0
+
+
+def main():
+    if sys.argv[1] == "--self-test":
+        return self_test()
+    with open(sys.argv[1], encoding="utf-8") as file:
+        entries = json.load(file)
+    lines = check(entries)
+    print("\n".join(lines) if lines else f"{len(entries)} compile commands are as they should be")
+    return 1 if lines or not entries else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""check_layers must catch what it is for: small trees with one wrong include each."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "check_layers"
+
+# name, files of the tree, a piece of the expected message (None: the tree is fine)
+CASES = [
+    ("arrows down", {"base/a.h": "", "blockmgr/b.c": '#include "base/a.h"\n'}, None),
+    ("an arrow up", {"base/a.c": '#include "blockmgr/b.h"\n', "blockmgr/b.h": ""}, "base may not see blockmgr"),
+    ("siblings", {"prefix_cache/t.c": '#include "offload/o.h"\n', "offload/o.h": ""}, "prefix_cache may not see offload"),
+    ("attention and blocks", {"attention/a.c": '#include "blockmgr/b.h"\n', "blockmgr/b.h": ""}, "attention may not see"),
+    ("a skipped room", {"runtime/server/s.c": '#include "runtime/kv/k.h"\n', "runtime/kv/k.h": ""}, "may not see runtime/kv"),
+    ("not from the root", {"base/a.c": '#include "b.h"\n', "base/b.h": ""}, "not a path from the root"),
+    ("a private header", {"runtime/engine/e.c": '#include "runtime/kv/x_internal.h"\n', "runtime/kv/x_internal.h": ""},
+     "private to its folder"),
+    ("libuv in the engine", {"runtime/engine/e.c": "#include <uv.h>\n"}, "may not use it"),
+    ("jansson in the model", {"runtime/model/m.c": "#  include <jansson.h>\n"}, "may not use it"),
+    ("CUDA outside its folder", {"base/d.c": "#include <cuda_runtime_api.h>\n"}, "may not use it"),
+    ("CUDA in its folder", {"base/cuda/d.c": "#include <cuda_runtime_api.h>\n"}, None),
+    ("a test's header", {"base/a.c": '#include "tests/support/t.h"\n', "tests/support/t.h": ""}, "lies in no room"),
+    ("a public header with a private one", {"include/quire/q.h": '#include "base/a.h"\n', "base/a.h": ""}, "public header"),
+    ("a public header with a system one", {"include/quire/q.h": "#include <pthread.h>\n"}, "public header"),
+    ("two files of one name", {"base/a.c": "", "attention/a.c": ""}, "name is taken"),
+]
+
+
+def run_case(files):
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in files.items():
+            target = pathlib.Path(folder, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        return subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
+
+
+def main():
+    failed = 0
+    for name, files, expected in CASES:
+        done = run_case(files)
+        good = done.returncode == (1 if expected else 0) and (expected or "") in done.stdout
+        if not good:
+            print(f"{name}: exit {done.returncode}, said {done.stdout!r} {done.stderr!r}")
+        failed += not good
+    print(f"{len(CASES) - failed} of {len(CASES)} trees judged as expected")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
