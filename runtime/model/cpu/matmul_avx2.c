@@ -80,6 +80,8 @@ QR_KERNEL void dots_small(const qr_weight_type type, const int R, const uint8_t 
             if (!split) a = _mm256_add_epi16(a, b);
             sum16[r][0] = c % widen_every ? _mm256_add_epi16(sum16[r][0], a) : a;
             if (split) sum16[r][1] = c % widen_every ? _mm256_add_epi16(sum16[r][1], b) : b;
+            QR_PIN(sum16[r][0]);
+            if (split) QR_PIN(sum16[r][1]);
             if (c % widen_every != widen_every - 1) continue;
             out[r].sum[0] = _mm256_add_epi32(out[r].sum[0], _mm256_madd_epi16(sum16[r][0], ones));
             if (split) out[r].sum[1] = _mm256_add_epi32(out[r].sum[1], _mm256_madd_epi16(sum16[r][1], ones));
@@ -96,6 +98,7 @@ QR_KERNEL void dots_eight(const int R, const uint8_t *lines, const int8_t *q, gr
         for (int r = 0; r < R; r++) {
             __m256i p = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(broadcast4(q + r * QR_GROUP + c * 4), w));
             out[r].sum[0] = _mm256_add_epi32(out[r].sum[0], _mm256_madd_epi16(p, ones));
+            QR_PIN(out[r].sum[0]);
         }
     }
 }
@@ -154,18 +157,8 @@ QR_KERNEL __m256 dot_value(qr_weight_type type, const half_view *p, uint32_t g, 
 
 /* ---- R rows against half a panel ---- */
 
-static void store_columns(float *y, __m256 v, uint32_t columns) {
-    float lanes[HALF_ROWS];
-    if (columns >= HALF_ROWS) {
-        _mm256_storeu_ps(y, v);
-        return;
-    }
-    _mm256_storeu_ps(lanes, v);
-    memcpy(y, lanes, columns * sizeof *y);
-}
-
 QR_KERNEL void tile(const qr_weight_type type, const int R, const half_view *p, row_view rows, float *y, size_t ldy,
-                    uint32_t columns) {
+                    __m256i columns) {
     __m256 acc[ROWS_MAX];
     QR_UNROLL
     for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
@@ -190,7 +183,7 @@ QR_KERNEL void tile(const qr_weight_type type, const int R, const half_view *p, 
         q += QR_TILE_GROUP_BYTES;
     }
     QR_UNROLL
-    for (int r = 0; r < R; r++) store_columns(y + (size_t)r * ldy, acc[r], columns);
+    for (int r = 0; r < R; r++) _mm256_maskstore_ps(y + (size_t)r * ldy, columns, acc[r]);
 }
 
 /* ---- all rows against one panel ---- */
@@ -206,7 +199,7 @@ static half_view view_half(const qr_matrix *w, uint32_t panel, uint32_t half) {
 }
 
 QR_KERNEL void half_rows(const qr_weight_type type, const half_view *p, const qr_acts *acts, float *y, size_t ldy,
-                         uint32_t columns) {
+                         __m256i columns) {
     for (uint32_t row = 0, step; row < acts->m; row += step, y += step * ldy) {
         uint32_t left = acts->m - row;
         row_view rows = {qr_act_codes(acts, row, 0), qr_act_scales_at(acts, row, 0), row % QR_TILE_ROWS};
@@ -224,9 +217,11 @@ static void prefetch_next(const qr_matrix *w, uint32_t panel) {
     for (size_t i = 0; i < bytes; i += QR_LINE) _mm_prefetch((const char *)next + i, _MM_HINT_T0);
 }
 
-static uint32_t half_columns(const qr_matrix *w, uint32_t panel, uint32_t half) {
-    uint32_t first = panel * QR_PANEL_ROWS + half * HALF_ROWS;
-    return w->n <= first ? 0 : w->n - first;
+/* Ones in the lanes that exist: columns past n are neither read nor written. */
+static __m256i half_columns(const qr_matrix *w, uint32_t panel, uint32_t half) {
+    uint32_t first = panel * QR_PANEL_ROWS + half * HALF_ROWS, left = w->n <= first ? 0 : w->n - first;
+    int count = (int)(left < HALF_ROWS ? left : HALF_ROWS);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 typedef void panel_function(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel);
@@ -259,42 +254,67 @@ QR_KERNEL __m256 load_floats(qr_weight_type type, const uint8_t *panel, size_t k
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(panel + 2 * at))), 16));
 }
 
-QR_KERNEL void float_tile(const qr_weight_type type, const int R, const uint8_t *panel, uint32_t k, const float *x, size_t ldx,
-                          float *y, size_t ldy, uint32_t columns) {
+/* A block of k for the rows of one panel. Partial sums rest in y between blocks, which changes no bit. */
+typedef struct float_block {
+    const uint8_t *panel;
+    const float *x;
+    float *y;
+    size_t ldx, ldy;
+    uint32_t k_begin, k_end;
+    __m256i columns[2];
+} float_block;
+
+QR_KERNEL void float_tile(const qr_weight_type type, const int R, const float_block *b, uint32_t row) {
+    const float *x = b->x + row * b->ldx;
+    float *y = b->y + row * b->ldy;
     __m256 acc[ROWS_MAX][2];
     QR_UNROLL
-    for (int r = 0; r < R; r++) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
-    for (size_t i = 0; i < k; i++) {
-        __m256 w0 = load_floats(type, panel, i, 0), w1 = load_floats(type, panel, i, 1);
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < 2; h++) {
+            acc[r][h] = _mm256_setzero_ps();
+            if (b->k_begin) acc[r][h] = _mm256_maskload_ps(y + (size_t)r * b->ldy + h * HALF_ROWS, b->columns[h]);
+        }
+    for (size_t k = b->k_begin; k < b->k_end; k++) {
+        __m256 w0 = load_floats(type, b->panel, k, 0), w1 = load_floats(type, b->panel, k, 1);
         QR_UNROLL
         for (int r = 0; r < R; r++) {
-            __m256 v = _mm256_set1_ps(x[(size_t)r * ldx + i]);
+            __m256 v = _mm256_set1_ps(x[(size_t)r * b->ldx + k]);
             acc[r][0] = _mm256_fmadd_ps(w0, v, acc[r][0]);
             acc[r][1] = _mm256_fmadd_ps(w1, v, acc[r][1]);
         }
     }
     QR_UNROLL
-    for (int r = 0; r < R; r++) {
-        store_columns(y + (size_t)r * ldy, acc[r][0], columns);
-        if (columns > HALF_ROWS) store_columns(y + (size_t)r * ldy + HALF_ROWS, acc[r][1], columns - HALF_ROWS);
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < 2; h++) _mm256_maskstore_ps(y + (size_t)r * b->ldy + h * HALF_ROWS, b->columns[h], acc[r][h]);
+}
+
+QR_KERNEL void float_rows(const qr_weight_type type, const float_block *b, uint32_t rows) {
+    for (uint32_t row = 0, step; row < rows; row += step) {
+        uint32_t left = rows - row;
+        step = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (step == 4) float_tile(type, 4, b, row);
+        else if (step == 2) float_tile(type, 2, b, row);
+        else float_tile(type, 1, b, row);
     }
 }
 
-QR_KERNEL void float_rows(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
-                          uint32_t panel) {
-    const uint8_t *base = w->panels + panel * w->panel_bytes;
-    for (uint32_t row = 0, step; row < acts->m; row += step) {
-        const float *x = acts->x + row * acts->ldx;
-        float *out = y + row * ldy + (size_t)panel * QR_PANEL_ROWS;
-        step = acts->m - row >= 4 ? 4 : 1;
-        if (step == 4) float_tile(type, 4, base, w->k, x, acts->ldx, out, ldy, half_columns(w, panel, 0));
-        else float_tile(type, 1, base, w->k, x, acts->ldx, out, ldy, half_columns(w, panel, 0));
+QR_KERNEL void float_panel(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
+                           uint32_t panel) {
+    float_block b = {.panel = w->panels + panel * w->panel_bytes,
+                     .x = acts->x,
+                     .y = y + (size_t)panel * QR_PANEL_ROWS,
+                     .ldx = acts->ldx,
+                     .ldy = ldy,
+                     .columns = {half_columns(w, panel, 0), half_columns(w, panel, 1)}};
+    for (; b.k_begin < w->k; b.k_begin = b.k_end) {
+        b.k_end = w->k - b.k_begin < QR_FLOAT_K_BLOCK ? w->k : b.k_begin + QR_FLOAT_K_BLOCK;
+        float_rows(type, &b, acts->m);
     }
 }
 
 #define FLOAT_PANEL(type)                                                                                     \
     static void panel_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel) { \
-        float_rows(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                 \
+        float_panel(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                \
     }
 FLOAT_PANEL(F32)
 FLOAT_PANEL(F16)

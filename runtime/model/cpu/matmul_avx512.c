@@ -227,39 +227,64 @@ QR_KERNEL __m512 load_floats(qr_weight_type type, const uint8_t *panel, size_t k
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 
-QR_KERNEL void float_tile(const qr_weight_type type, const int R, const uint8_t *panel, uint32_t k, const float *x, size_t ldx,
-                          float *y, size_t ldy, __mmask16 columns) {
+/* A block of k for the rows of one panel. Partial sums rest in y between blocks, which changes no bit. */
+typedef struct float_block {
+    const uint8_t *panel;
+    const float *x;
+    float *y;
+    size_t ldx, ldy;
+    uint32_t k_begin, k_end;
+    __mmask16 columns;
+} float_block;
+
+QR_KERNEL void float_tile(const qr_weight_type type, const int R, const float_block *b, uint32_t row) {
+    const size_t line = QR_PANEL_ROWS * (type == QR_WEIGHT_F32 ? 4 : 2);
+    const float *x = b->x + row * b->ldx;
+    float *y = b->y + row * b->ldy;
     __m512 acc[ROWS_MAX];
     QR_UNROLL
-    for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
-    for (size_t i = 0; i < k; i++) {
-        __m512 w = load_floats(type, panel, i);
-        if (R < ROWS_MAX)
-            _mm_prefetch((const char *)panel + i * QR_PANEL_ROWS * (type == QR_WEIGHT_F32 ? 4 : 2) + QR_WEIGHTS_AHEAD,
-                         _MM_HINT_T0);
+    for (int r = 0; r < R; r++) {
+        acc[r] = _mm512_setzero_ps();
+        if (b->k_begin) acc[r] = _mm512_maskz_loadu_ps(b->columns, y + (size_t)r * b->ldy);
+    }
+    for (size_t k = b->k_begin; k < b->k_end; k++) {
+        if (row == 0) _mm_prefetch((const char *)b->panel + k * line + QR_WEIGHTS_AHEAD, _MM_HINT_T0);
+        __m512 w = load_floats(type, b->panel, k);
         QR_UNROLL
-        for (int r = 0; r < R; r++) acc[r] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)r * ldx + i]), acc[r]);
+        for (int r = 0; r < R; r++) acc[r] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)r * b->ldx + k]), acc[r]);
     }
     QR_UNROLL
-    for (int r = 0; r < R; r++) _mm512_mask_storeu_ps(y + (size_t)r * ldy, columns, acc[r]);
+    for (int r = 0; r < R; r++) _mm512_mask_storeu_ps(y + (size_t)r * b->ldy, b->columns, acc[r]);
 }
 
-QR_KERNEL void float_rows(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
-                          uint32_t panel) {
-    const uint8_t *base = w->panels + panel * w->panel_bytes;
-    __mmask16 columns = columns_of(w, panel);
-    for (uint32_t row = 0, step; row < acts->m; row += step) {
-        const float *x = acts->x + row * acts->ldx;
-        float *out = y + row * ldy + (size_t)panel * QR_PANEL_ROWS;
-        step = acts->m - row >= 8 ? 8 : 1;
-        if (step == 8) float_tile(type, 8, base, w->k, x, acts->ldx, out, ldy, columns);
-        else float_tile(type, 1, base, w->k, x, acts->ldx, out, ldy, columns);
+QR_KERNEL void float_rows(const qr_weight_type type, const float_block *b, uint32_t rows) {
+    for (uint32_t row = 0, step; row < rows; row += step) {
+        uint32_t left = rows - row;
+        step = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (step == 8) float_tile(type, 8, b, row);
+        else if (step == 4) float_tile(type, 4, b, row);
+        else if (step == 2) float_tile(type, 2, b, row);
+        else float_tile(type, 1, b, row);
+    }
+}
+
+QR_KERNEL void float_panel(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
+                           uint32_t panel) {
+    float_block b = {.panel = w->panels + panel * w->panel_bytes,
+                     .x = acts->x,
+                     .y = y + (size_t)panel * QR_PANEL_ROWS,
+                     .ldx = acts->ldx,
+                     .ldy = ldy,
+                     .columns = columns_of(w, panel)};
+    for (; b.k_begin < w->k; b.k_begin = b.k_end) {
+        b.k_end = w->k - b.k_begin < QR_FLOAT_K_BLOCK ? w->k : b.k_begin + QR_FLOAT_K_BLOCK;
+        float_rows(type, &b, acts->m);
     }
 }
 
 #define FLOAT_PANEL(type)                                                                                     \
     static void panel_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel) { \
-        float_rows(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                 \
+        float_panel(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                \
     }
 FLOAT_PANEL(F32)
 FLOAT_PANEL(F16)

@@ -10,6 +10,9 @@
 
 /* Software prefetch distance of the weight stream: measured, it doubles the read rate of small machines. */
 enum { QR_WEIGHTS_AHEAD = 4096 };
+/* Elements of k that products with float weights take at a time for all rows: a panel's part and eight rows' stay in the
+ * first cache. */
+enum { QR_FLOAT_K_BLOCK = 256 };
 
 extern const qr_ops_path qr_ops_scalar, qr_ops_avx2, qr_ops_avx512vnni;
 
@@ -30,5 +33,7 @@ void qr_matmul_avx512(const qr_matrix *w, const qr_acts *acts, float *y, size_t 
 #else
 #define QR_UNROLL _Pragma("GCC unroll 16")
 #endif
+/* Keeps a value in a register here and work of later steps behind it: hoisted loads would push sums out to memory. */
+#define QR_PIN(vector) __asm__ volatile("" : "+x"(vector))
 #define QR_KERNEL static inline __attribute__((always_inline))
 #endif
