@@ -68,7 +68,7 @@ static void deliver_draw(qr_scheduler *s, qr_choice *c, const qr_sample_result *
 }
 
 static void deliver_score(qr_scheduler *s, qr_choice *c, const qr_sample_result *result, uint64_t now_us) {
-    if (c->state == QR_CHOICE_ENDED) return;
+    if (c->job->done) return;
     if (result->status != QUIRE_OK) {
         qr_job_end(s, c->job, QUIRE_FINISH_ERROR, result->status, now_us);
         return;
@@ -111,7 +111,7 @@ static void fork_job(qr_scheduler *s, qr_job *job, uint64_t now_us) {
 
 static void emit_progress(qr_scheduler *s, const qr_choice *c) {
     const quire_request *r = &c->job->request;
-    if (!r->progress || c->job->first_token_us) return;
+    if (!r->progress || c->job->first_token_us || c->job->done) return;
     quire_event event = qr_choice_event(c, QUIRE_EVENT_PROGRESS);
     event.processed_tokens = c->computed < r->prompt_count ? c->computed : r->prompt_count;
     qr_scheduler_emit(s, &event);
@@ -212,7 +212,7 @@ void qr_scheduler_complete(qr_scheduler *s, const qr_step_result *result, uint64
     qr_step_place *place = &s->places[s->place_first];
     QR_ASSERT(result->id == place->step.id);
     quire_kv_set_time(s->kv, now_us);
-    s->place_first = (s->place_first + 1) % QR_STEPS_IN_FLIGHT_MAX;
+    s->place_first = (s->place_first + 1) % s->config.limits.steps_in_flight;
     s->in_flight--;
     measure_step(s, place, result);
     for (uint32_t i = 0; i < place->step.sequence_count; i++) {

@@ -245,7 +245,7 @@ bool qr_scheduler_plan(qr_scheduler *s, uint64_t now_us, qr_step **step) {
     if (s->in_flight == s->config.limits.steps_in_flight) return false;
     quire_kv_set_time(s->kv, now_us);
     expire(s, now_us);
-    qr_step_place *place = &s->places[(s->place_first + s->in_flight) % QR_STEPS_IN_FLIGHT_MAX];
+    qr_step_place *place = &s->places[(s->place_first + s->in_flight) % s->config.limits.steps_in_flight];
     planner p = {s, place, now_us, s->config.limits.samples_max - s->config.max_sequences};
     place_clear(place, s->next_step_id);
     plan_decodes(&p);

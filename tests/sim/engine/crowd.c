@@ -1,0 +1,192 @@
+/* Thousands of random requests in random company: every one gets exactly one DONE, its answer equals its solo run, nobody
+ * waits for ever, and nothing is left behind. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "world.h"
+
+enum { PROMPT_MAX = 160, FAMILIES = 6 };
+
+typedef struct crowd {
+    const char *name;
+    world_options options;
+    uint32_t requests;
+    uint32_t prompt_max, answer_max, choices_max;
+    uint32_t cancel_percent, timeout_percent, stop_choice_percent;
+    uint32_t arrivals; /* at most this many between two steps */
+    uint64_t seed;
+} crowd;
+
+typedef struct member {
+    quire_token prompt[PROMPT_MAX];
+    quire_token stop[1];
+    quire_request request;
+    char salt[2];
+    bool added, solo_done;
+} member;
+
+/* Prompts come in families with a common beginning, so that prefixes are shared at every length. */
+static void make_member(const crowd *c, qr_random *r, uint64_t id, member *m) {
+    uint32_t count = 1 + qr_random_below(r, c->prompt_max), shared = qr_random_below(r, count + 1);
+    world_prompt(id + 1000, m->prompt, count);
+    quire_token family[PROMPT_MAX];
+    world_prompt(qr_random_below(r, FAMILIES), family, count);
+    memcpy(m->prompt, family, shared * sizeof(quire_token));
+    m->request = world_request(id, m->prompt, count, qr_random_below(r, c->answer_max + 1));
+    m->request.choice_count = 1 + qr_random_below(r, c->choices_max);
+    m->request.priority = (int32_t)qr_random_below(r, 3);
+    m->request.min_tokens = qr_random_below(r, 4) == 0 ? qr_random_below(r, 10) : 0;
+    m->request.ignore_eos = qr_random_below(r, 4) == 0;
+    m->request.progress = qr_random_below(r, 4) == 0;
+    m->request.prompt_logprobs = qr_random_below(r, 10) == 0;
+    if (m->request.prompt_logprobs) m->request.top_logprobs = 2;
+    m->stop[0] = 5;
+    if (qr_random_below(r, 4) == 0) m->request.stop_tokens = m->stop, m->request.stop_token_count = 1;
+    m->salt[0] = (char)('a' + qr_random_below(r, 3));
+    m->request.namespace_key = m->salt;
+    m->request.namespace_bytes = m->salt[0] == 'a' ? 0 : 1;
+    if (qr_random_below(r, 100) < c->timeout_percent) m->request.timeout_us = 1 + qr_random_below(r, 2000000);
+    if (qr_random_below(r, 2)) m->request.sampling.temperature = 0;
+}
+
+static void disturb(const crowd *c, world *w, qr_random *r, uint32_t added) {
+    if (added == 0) return;
+    if (qr_random_below(r, 100) < c->cancel_percent) {
+        qr_scheduler_cancel(w->scheduler, added - 1 - qr_random_below(r, added < 30 ? added : 30), world_now(w));
+    }
+    if (qr_random_below(r, 100) < c->stop_choice_percent) {
+        uint64_t id = added - 1 - qr_random_below(r, added < 10 ? added : 10);
+        qr_scheduler_stop_choice(w->scheduler, id, qr_random_below(r, c->choices_max), world_now(w));
+    }
+}
+
+static void check_member(const crowd *c, const world *w, const member *m, uint64_t id) {
+    world_record *r = &w->records[id];
+    r->id = id;
+    cr_assert_eq(r->done, 1, "%s: request %llu has %u DONE", c->name, (unsigned long long)id, r->done);
+    cr_assert_eq(r->choices_done, m->request.choice_count);
+    cr_assert(r->started <= 1);
+    cr_assert(r->match.token_count < m->request.prompt_count);
+    uint32_t tokens = 0;
+    bool answered = false; /* at least one choice to its own end */
+    for (uint32_t i = 0; i < m->request.choice_count; i++) {
+        tokens += r->choices[i].count;
+        answered = answered || r->choices[i].finish == QUIRE_FINISH_STOP || r->choices[i].finish == QUIRE_FINISH_LENGTH;
+    }
+    cr_assert_eq(r->last.completion_tokens, tokens);
+    if (answered && m->request.prompt_logprobs) {
+        cr_assert_eq(r->match.token_count, 0, "nothing cached past the first scored token");
+        cr_assert_eq(r->prompt_scores, m->request.prompt_count - 1);
+    }
+    world_record solo;
+    world_solo(&c->options, &m->request, &solo);
+    world_assert_equal(r, &solo, m->request.choice_count);
+    if (answered) cr_assert_eq(r->scores_hash, solo.scores_hash);
+}
+
+static void run_crowd(const crowd *c) {
+    qr_random r = {c->seed};
+    member *members = calloc(c->requests, sizeof *members);
+    world *w = world_create(&c->options, c->requests);
+    for (uint32_t i = 0; i < c->requests; i++) make_member(c, &r, i, &members[i]);
+    uint32_t added = 0;
+    while (added < c->requests) {
+        uint32_t burst = qr_random_below(&r, c->arrivals + 1);
+        for (uint32_t i = 0; i < burst && added < c->requests; i++) {
+            quire_status status = world_add(w, &members[added].request);
+            if (status == QUIRE_QUEUE_FULL) break;
+            cr_assert_eq(status, QUIRE_OK);
+            added++;
+        }
+        disturb(c, w, &r, added);
+        if (!world_step(w)) qr_backend_sim_advance(w->backend, 1000);
+    }
+    world_drain(w, 400000);
+    for (uint32_t i = 0; i < c->requests; i++) check_member(c, w, &members[i], i);
+    quire_engine_stats stats = world_stats(w);
+    fprintf(stderr, "%s: seed %llu, %llu steps, %llu pauses, %llu of %llu prompt tokens cached\n", c->name,
+            (unsigned long long)c->seed, (unsigned long long)w->steps, (unsigned long long)stats.preemptions_total,
+            (unsigned long long)stats.cached_tokens_total, (unsigned long long)stats.prompt_tokens_total);
+    world_destroy(w);
+    free(members);
+}
+
+static crowd plain_crowd(const char *name) {
+    crowd c = {.name = name,
+               .options = world_defaults(),
+               .requests = 600,
+               .prompt_max = 150,
+               .answer_max = 60,
+               .choices_max = 1,
+               .arrivals = 2,
+               .seed = 1};
+    return c;
+}
+
+Test(sim_crowd, roomy_pool) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = plain_crowd("roomy");
+        c.options.steps_in_flight = flight;
+        run_crowd(&c);
+    }
+}
+
+Test(sim_crowd, tiny_pool_pauses_and_resumes) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = plain_crowd("tiny");
+        c.options.block_count = 20;
+        c.options.steps_in_flight = flight;
+        c.seed = 2;
+        run_crowd(&c);
+    }
+}
+
+Test(sim_crowd, one_token_blocks_and_small_steps) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = plain_crowd("one-token blocks");
+        c.options.block_tokens = 1;
+        c.options.block_count = 250;
+        c.options.step_us = 1500;
+        c.options.steps_in_flight = flight;
+        c.requests = 300;
+        c.seed = 3;
+        run_crowd(&c);
+    }
+}
+
+Test(sim_crowd, choices_cancels_timeouts) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        for (uint64_t seed = 10; seed < 14; seed++) {
+            crowd c = plain_crowd("everything");
+            c.options.steps_in_flight = flight;
+            c.options.block_count = seed % 2 ? 24 : 60;
+            c.choices_max = WORLD_CHOICES;
+            c.cancel_percent = 15;
+            c.timeout_percent = 15;
+            c.stop_choice_percent = 15;
+            c.requests = 400;
+            c.seed = seed;
+            run_crowd(&c);
+        }
+    }
+}
+
+Test(sim_crowd, failing_steps_and_bad_logits) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        for (uint64_t seed = 20; seed < 24; seed++) {
+            crowd c = plain_crowd("faults");
+            c.options.steps_in_flight = flight;
+            c.options.block_count = seed % 2 ? 24 : 100;
+            c.options.fail_rate = 0.02;
+            c.options.bad_logits_rate = 0.002;
+            c.options.fault_seed = seed;
+            c.choices_max = 3;
+            c.cancel_percent = 5;
+            c.requests = 400;
+            c.seed = seed;
+            run_crowd(&c);
+        }
+    }
+}
