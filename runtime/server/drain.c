@@ -1,0 +1,60 @@
+/* drain.c - the end of a daemon: no new work, running replies finish up to a limit, nobody is left hanging (R30).
+ *
+ * begin: queued requests get 503, idle connections close, new ones are accepted and get 503 with "Connection: close".
+ * Limit: each running reply gets one error and ends; a short time is left to write it. A second signal ends at once.
+ */
+#include "base/log.h"
+#include "runtime/server/connection.h"
+#include "runtime/server/job.h"
+
+static void drain_error(qr_http_error *error) {
+    qr_http_refuse(error, 503, NULL, "the server is shutting down");
+    error->code = "shutting_down";
+}
+
+static void jobs_fail(qr_server *server, bool also_started) {
+    qr_http_error error;
+    drain_error(&error);
+    QR_LIST_EACH_SAFE (node, following, &server->jobs) {
+        qr_job *job = QR_LIST_ENTRY(node, qr_job, node);
+        if (also_started || !job->started) qr_job_fail(job, &error);
+    }
+    qr_connection_flush_dirty(server);
+}
+
+static void drain_flush_over(uv_timer_t *timer) { uv_stop(timer->loop); }
+
+static void drain_over(uv_timer_t *timer) {
+    qr_server *server = timer->data;
+    server->drain_limit_passed = true;
+    server->result = QUIRE_TIMED_OUT;
+    jobs_fail(server, true);
+    uv_timer_start(timer, drain_flush_over, QR_DRAIN_FLUSH_MS, 0);
+    qr_drain_advance(server);
+}
+
+void qr_drain_begin(qr_server *server) {
+    if (server->state == QR_SERVER_DRAINING) return;
+    server->state = QR_SERVER_DRAINING;
+    qr_log_info(server->config.log, "drain", QR_INT("connections", server->connection_count));
+    uv_timer_start(&server->drain_timer, drain_over, server->config.drain_ms, 0);
+    jobs_fail(server, false);
+    QR_LIST_EACH_SAFE (node, following, &server->connections) {
+        qr_connection_close_idle(QR_LIST_ENTRY(node, qr_connection, node));
+    }
+    qr_drain_advance(server);
+}
+
+/* A connection that still has bytes to write, or a client to read them, is waited for; one between requests is not. */
+static bool connection_is_busy(const qr_connection *c) {
+    if (c->state == QR_CONN_ANSWERING || c->out.size) return true;
+    return uv_stream_get_write_queue_size(&c->uv.stream) > 0 || (c->state == QR_CONN_LINGERING && !c->read_ended);
+}
+
+void qr_drain_advance(qr_server *server) {
+    if (server->state != QR_SERVER_DRAINING || server->tasks_in_pool || !qr_list_empty(&server->jobs)) return;
+    QR_LIST_EACH (node, &server->connections) {
+        if (connection_is_busy(QR_LIST_ENTRY(node, qr_connection, node))) return;
+    }
+    uv_stop(&server->loop);
+}
