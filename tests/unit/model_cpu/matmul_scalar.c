@@ -29,46 +29,64 @@ static quantised quantise_one(const qr_ops_path *path, const float x[QR_GROUP]) 
     return out;
 }
 
-Test(model_cpu_matmul_scalar, quantising_rounds_to_nearest_even_with_steps_of_a_127th) {
-    float x[QR_GROUP] = {127.0f, -127.0f, 0.5f, 1.5f, -2.5f, 63.49f};
-    x[20] = 5.0f;
-    quantised g = quantise_one(scalar(), x);
-    const int8_t expected[6] = {127, -127, 0, 2, -2, 63};
-    cr_assert_eq(memcmp(g.q, expected, sizeof expected), 0);
-    cr_assert_eq(g.scale, 127.0f * 0x1.020408p-7f);
-    cr_assert_eq(g.n128_low, -128 * 63);
-    cr_assert_eq(g.n128, -128 * 68);
-    cr_assert_eq(g.bias, g.scale * 68.0f);
+/* Quantising has edges that random rows do not meet, so these tests take every path. */
+typedef void path_check(const qr_ops_path *path);
+static void each_path(path_check *check) {
+    const qr_ops_path *paths[CASE_PATHS_MAX];
+    int count = case_paths(paths);
+    for (int i = 0; i < count; i++) check(paths[i]);
 }
 
-Test(model_cpu_matmul_scalar, groups_without_amplitude_are_zero_and_broken_ones_are_nan) {
-    float x[QR_GROUP] = {0};
-    cr_assert_eq(quantise_one(scalar(), x).scale, 0.0f);
-    x[3] = 0x1.fffffep-65f; /* just below 2^-64 */
-    quantised tiny = quantise_one(scalar(), x);
-    cr_assert(tiny.scale == 0.0f && tiny.q[3] == 0);
-    x[3] = 0x1p-64f;
-    cr_assert_eq(quantise_one(scalar(), x).q[3], 127);
+static void check_rounding(const qr_ops_path *path) {
+    float x[QR_GROUP] = {127.0f, -127.0f, 0.5f, 1.5f, -2.5f, 63.49f};
+    x[20] = 5.0f;
+    quantised g = quantise_one(path, x);
+    const int8_t expected[6] = {127, -127, 0, 2, -2, 63};
+    cr_assert_eq(memcmp(g.q, expected, sizeof expected), 0, "%s", path->name);
+    cr_assert_eq(g.scale, 127.0f * 0x1.020408p-7f, "%s", path->name);
+    cr_assert_eq(g.n128_low, -128 * 63, "%s", path->name);
+    cr_assert_eq(g.n128, -128 * 68, "%s", path->name);
+    cr_assert_eq(g.bias, g.scale * 68.0f, "%s", path->name);
+}
+
+Test(model_cpu_matmul_scalar, quantising_rounds_to_nearest_even_with_steps_of_a_127th) { each_path(check_rounding); }
+
+static void check_edges(const qr_ops_path *path) {
     static const float broken[] = {NAN, INFINITY, -INFINITY, -NAN};
-    for (int i = 0; i < 4; i++) {
-        x[3] = broken[i];
-        quantised g = quantise_one(scalar(), x);
-        cr_assert(isnan(g.scale) && isnan(g.bias) && g.q[3] == 0 && g.n128 == 0);
+    for (int at = 0; at < QR_GROUP; at++) {
+        float x[QR_GROUP] = {0};
+        cr_assert_eq(quantise_one(path, x).scale, 0.0f, "%s", path->name);
+        x[at] = -0x1.fffffep-65f; /* just below 2^-64 */
+        quantised tiny = quantise_one(path, x);
+        cr_assert(tiny.scale == 0.0f && tiny.q[at] == 0, "%s", path->name);
+        x[at] = 0x1p-64f;
+        cr_assert_eq(quantise_one(path, x).q[at], 127, "%s", path->name);
+        x[at] = -0x1.fffffep127f;
+        cr_assert_eq(quantise_one(path, x).q[at], -127, "%s", path->name);
+        for (int i = 0; i < 4; i++) {
+            x[at] = broken[i];
+            quantised g = quantise_one(path, x);
+            cr_assert(isnan(g.scale) && isnan(g.bias) && g.q[at] == 0 && g.n128 == 0 && g.n128_low == 0, "%s", path->name);
+        }
     }
 }
 
-Test(model_cpu_matmul_scalar, no_code_leaves_its_range) {
+Test(model_cpu_matmul_scalar, groups_without_amplitude_are_zero_and_broken_ones_are_nan) { each_path(check_edges); }
+
+static void check_range(const qr_ops_path *path) {
     qr_random r = {4};
     float x[QR_GROUP];
     for (int i = 0; i < 20000; i++) {
         float amplitude = qr_bits_f32(QR_ACT_TINY_BITS + qr_random_below(&r, QR_ACT_INFINITY_BITS - QR_ACT_TINY_BITS));
         for (int k = 0; k < QR_GROUP; k++) x[k] = k % 5 ? case_unit(&r) * amplitude : k % 2 ? amplitude : -amplitude;
-        quantised g = quantise_one(scalar(), x);
-        for (int k = 0; k < QR_GROUP; k++) cr_assert(g.q[k] >= -127, "amplitude %a", (double)amplitude);
-        cr_assert_eq(g.q[5], 127);
-        cr_assert(isfinite(g.scale));
+        quantised g = quantise_one(path, x);
+        for (int k = 0; k < QR_GROUP; k++) cr_assert(g.q[k] >= -127, "%s amplitude %a", path->name, (double)amplitude);
+        cr_assert_eq(g.q[5], 127, "%s", path->name);
+        cr_assert(isfinite(g.scale), "%s", path->name);
     }
 }
+
+Test(model_cpu_matmul_scalar, no_code_leaves_its_range) { each_path(check_range); }
 
 /* The steps of docs/NUMERICS.md, straight from GGUF bytes. */
 static float defined_product(qr_weight_type type, const uint8_t *row, uint32_t k, const float *x) {
