@@ -52,25 +52,32 @@ void qr_node_store_free(qr_node_store *store, qr_node_id id) {
 }
 
 static uint32_t store_hash(const qr_node_store *store, qr_node_id parent, const quire_token *label) {
-    uint64_t seed = qr_node_is_root(store, parent) ? 0 : (uint64_t)parent + 1;
+    uint64_t seed = qr_node_is_root(store, parent) ? 0 : (uint64_t)store->nodes[parent].hash + 1;
     return (uint32_t)qr_hash_bytes(label, store->label_words * sizeof *label, seed);
+}
+
+/* The root is given, for while a namespace is forgotten a ghost may outlive its parent. */
+static qr_node_id *store_bucket(const qr_node_store *store, qr_node_id parent, qr_node_id root, uint32_t hash) {
+    uint64_t spread = qr_node_is_root(store, parent) ? hash : qr_mix64((uint64_t)root << 32 | hash);
+    return &store->buckets[spread & store->bucket_mask];
 }
 
 void qr_node_store_link(qr_node_store *store, qr_node_id id) {
     qr_node *node = &store->nodes[id];
     node->hash = store_hash(store, node->parent, qr_node_label(store, id));
-    qr_node_id *bucket = &store->buckets[node->hash & store->bucket_mask];
+    qr_node_id *bucket = store_bucket(store, node->parent, node->root, node->hash);
     node->hash_next = *bucket;
     *bucket = id;
 }
 
 void qr_node_store_unlink(qr_node_store *store, qr_node_id id) {
-    qr_node_id *link = &store->buckets[store->nodes[id].hash & store->bucket_mask];
+    const qr_node *node = &store->nodes[id];
+    qr_node_id *link = store_bucket(store, node->parent, node->root, node->hash);
     while (*link != id) {
         QR_ASSERT(*link != QR_NODE_NONE);
         link = &store->nodes[*link].hash_next;
     }
-    *link = store->nodes[id].hash_next;
+    *link = node->hash_next;
 }
 
 static bool store_label_equal(const qr_node_store *store, qr_node_id id, const quire_token *label) {
@@ -79,7 +86,7 @@ static bool store_label_equal(const qr_node_store *store, qr_node_id id, const q
 
 qr_node_id qr_node_store_find(const qr_node_store *store, qr_node_id parent, const quire_token *label) {
     uint32_t hash = store_hash(store, parent, label);
-    qr_node_id id = store->buckets[hash & store->bucket_mask];
+    qr_node_id id = *store_bucket(store, parent, store->nodes[parent].root, hash);
     for (; id != QR_NODE_NONE; id = store->nodes[id].hash_next) {
         const qr_node *node = &store->nodes[id];
         if (node->hash == hash && node->parent == parent && store_label_equal(store, id, label)) break;
@@ -89,7 +96,7 @@ qr_node_id qr_node_store_find(const qr_node_store *store, qr_node_id parent, con
 
 qr_node_id qr_node_store_next(const qr_node_store *store, qr_node_id last, const quire_token *label) {
     qr_node_id id =
-        last == QR_NODE_NONE ? store->buckets[store_hash(store, 0, label) & store->bucket_mask] : store->nodes[last].hash_next;
+        last == QR_NODE_NONE ? *store_bucket(store, 0, 0, store_hash(store, 0, label)) : store->nodes[last].hash_next;
     for (; id != QR_NODE_NONE; id = store->nodes[id].hash_next)
         if (qr_node_is_root(store, store->nodes[id].parent) && store_label_equal(store, id, label)) break;
     return id;

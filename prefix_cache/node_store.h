@@ -4,8 +4,9 @@
  * holds. A label is `label_words` 32-bit words: the token ids of the block, or one opaque 64-bit key as two words.
  * Nodes 0 .. root_count-1 are the roots of the namespaces; they have no label and live for ever.
  *
- * A hash only says where to look: a find compares parent and label of every candidate. Blocks that begin a prompt are
- * hashed without their root, so that the same beginning in other namespaces lies in the same chain (qr_node_store_next).
+ * A hash only says where to look: a find compares parent and label of every candidate. It covers the whole prefix and not
+ * the namespace, which is mixed in to choose a chain for all blocks but the first: so the same beginning of a prompt in
+ * all namespaces lies in one chain (qr_node_store_next), and what follows is spread.
  *
  * Thread: one at a time. Nothing is allocated after init.
  */
@@ -31,13 +32,12 @@ typedef struct qr_node {
     qr_node_id children;    /* root of the ordered set of resident children (siblings.h) */
     qr_node_id left, right; /* resident: place in the parent's ordered set; ghost: list of its namespace's ghosts */
     qr_node_id hash_next;
-    uint32_t hash;
+    uint32_t hash;             /* of all labels from the root to here */
     qr_node_id previous, next; /* ghost: eviction order; free: `next` is the free list */
     uint32_t leaf_slot;        /* place among the evictable leaves, or QR_NODE_NONE */
     uint32_t lock_count;       /* sequences that use it */
     uint16_t pin_count;
-    uint8_t state;    /* qr_node_state */
-    bool is_end;      /* a prompt ended here and nobody came back yet */
+    uint16_t state;   /* qr_node_state */
     qr_node_id root;  /* its namespace */
     uint32_t depth;   /* blocks up to and including this one */
     float weight;     /* policy: decayed count of touches */

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/hash.h"
+
 /* Before anything is learnt, people are taken to come back after half a minute. H stays between a second and an hour. */
 static const double policy_first_horizon_s = 30.0;
 static const double policy_horizon_min_s = 1.0;
@@ -13,8 +15,9 @@ enum {
     POLICY_OBSERVATIONS_SETTLED = 2000, /* steps of the median shrink until here */
 };
 
-void qr_policy_init(qr_policy *policy, quire_kv_policy kind) {
+void qr_policy_init(qr_policy *policy, quire_kv_policy kind, qr_arena *arena) {
     *policy = (qr_policy){.kind = kind, .horizon_s = policy_first_horizon_s, .median_log2 = log2(policy_first_horizon_s)};
+    if (kind == QUIRE_KV_DLFU) policy->ends = qr_arena_take(arena, QR_POLICY_ENDS, sizeof *policy->ends);
 }
 
 static double policy_seconds(uint64_t from_us, uint64_t to_us) {
@@ -29,9 +32,24 @@ static void policy_observe(qr_policy *policy, double delay_s) {
     policy->observation_count++;
 }
 
+static uint64_t policy_fingerprint(const qr_node *node) { return qr_mix64((uint64_t)node->root << 32 | node->hash) | 1; }
+
+static qr_policy_end *policy_end_place(const qr_policy *policy, uint64_t fingerprint) {
+    return &policy->ends[(fingerprint >> 32) % QR_POLICY_ENDS];
+}
+
+/* Somebody came back to this node; if a prompt ended here, that tells how long it took. */
+static void policy_return(qr_policy *policy, const qr_node *node) {
+    uint64_t fingerprint = policy_fingerprint(node);
+    qr_policy_end *end = policy_end_place(policy, fingerprint);
+    if (end->fingerprint != fingerprint) return;
+    policy_observe(policy, policy_seconds(end->time_us, policy->now_us));
+    end->fingerprint = 0;
+}
+
 static void policy_touch_dlfu(qr_policy *policy, qr_node *node) {
     double idle_s = policy_seconds(node->touched, policy->now_us);
-    if (node->is_end) policy_observe(policy, idle_s);
+    policy_return(policy, node);
     node->weight = node->weight > 0 ? (float)(node->weight * exp2(-idle_s / policy->horizon_s) + 1.0) : 1.0f;
     node->touched = policy->now_us;
 }
@@ -39,7 +57,6 @@ static void policy_touch_dlfu(qr_policy *policy, qr_node *node) {
 void qr_policy_touch(qr_policy *policy, qr_node *node) {
     if (policy->kind == QUIRE_KV_LRU) node->touched = ++policy->touch_count;
     else policy_touch_dlfu(policy, node);
-    node->is_end = false;
 }
 
 void qr_policy_release(qr_policy *policy, qr_node *node) {
@@ -53,8 +70,10 @@ static void policy_update_horizon(qr_policy *policy) {
     if (fabs(log2(horizon_s / policy->horizon_s)) > 0.25) policy->horizon_s = horizon_s;
 }
 
-void qr_policy_end(qr_policy *policy, qr_node *node) {
-    node->is_end = true;
+void qr_policy_mark_end(qr_policy *policy, const qr_node *node) {
+    if (policy->kind != QUIRE_KV_DLFU) return;
+    uint64_t fingerprint = policy_fingerprint(node);
+    *policy_end_place(policy, fingerprint) = (qr_policy_end){fingerprint, policy->now_us};
     if (++policy->end_count % POLICY_ENDS_PER_UPDATE == 0) policy_update_horizon(policy);
 }
 

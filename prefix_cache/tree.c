@@ -17,7 +17,7 @@ void qr_tree_init(qr_tree *tree, const qr_tree_config *config, qr_arena *arena) 
                                   .label_words = config->label_words,
                                   .group_count = config->group_count};
     qr_node_store_init(&tree->store, arena);
-    qr_policy_init(&tree->policy, config->policy);
+    qr_policy_init(&tree->policy, config->policy, arena);
     qr_leaves_init(&tree->leaves, config->block_count, &tree->policy, config->seed, arena);
     tree->pins = qr_arena_take(arena, QR_TREE_PINS_MAX, sizeof *tree->pins);
     tree->roots = qr_arena_take(arena, config->root_count, sizeof *tree->roots);
@@ -110,7 +110,7 @@ void qr_tree_touch(qr_tree *tree, qr_node_id id) {
 }
 
 void qr_tree_mark_end(qr_tree *tree, qr_node_id id) {
-    if (!qr_node_is_root(&tree->store, id)) qr_policy_end(&tree->policy, &tree->store.nodes[id]);
+    if (!qr_node_is_root(&tree->store, id)) qr_policy_mark_end(&tree->policy, &tree->store.nodes[id]);
 }
 
 /* A node for a new child; the oldest ghost makes room when there is none. */

@@ -342,8 +342,9 @@ static void step_reserve(model *m) {
     quire_status status = quire_kv_seq_reserve(m->kv, s->id, wanted);
     bool too_large = wanted > m->config.max_sequence_tokens || wanted > m->config.block_count * bt;
     MUST(m, (status == QUIRE_TOO_LARGE) == too_large);
-    if (status == QUIRE_NO_BLOCKS) /* one for the copy that may be needed */
-        MUST(m, m->before.block_free + m->before.block_cached < (wanted + bt - 1) / bt - have + 1);
+    uint32_t blocks = (wanted + bt - 1) / bt, more = blocks > have ? blocks - have : 0;
+    /* one more for the copy that may be needed */
+    if (status == QUIRE_NO_BLOCKS) MUST(m, m->before.block_free + m->before.block_cached < more + 1);
     if (status != QUIRE_OK) return;
     MUST(m, quire_kv_seq_get(m->kv, s->id, &info) == QUIRE_OK && info.reserved_tokens >= wanted);
 }
