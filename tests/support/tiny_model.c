@@ -16,7 +16,8 @@ static const uint32_t ggml_type[QR_WEIGHT_TYPE_COUNT] = {
     [QR_WEIGHT_Q4_K] = 12, [QR_WEIGHT_Q5_K] = 13, [QR_WEIGHT_Q6_K] = 14,
 };
 
-/* Where a block keeps its f16 scale and minimum, and values that make its weights about 0.1 wide (-1: none). */
+/* Where a block keeps its f16 scale and minimum, and values that make its weights about 0.1 wide (0.05 for rows of 256) (-1:
+ * none). */
 typedef struct block_scales {
     int scale_at, minimum_at;
     float scale, minimum;
@@ -25,8 +26,8 @@ typedef struct block_scales {
 static const block_scales scales_of[QR_WEIGHT_TYPE_COUNT] = {
     [QR_WEIGHT_Q8_0] = {0, -1, 0.0016f, 0},      [QR_WEIGHT_Q4_0] = {0, -1, 0.026f, 0},
     [QR_WEIGHT_Q4_1] = {0, 2, 0.026f, -0.195f},  [QR_WEIGHT_Q5_0] = {0, -1, 0.013f, 0},
-    [QR_WEIGHT_Q5_1] = {0, 2, 0.013f, -0.2f},    [QR_WEIGHT_Q4_K] = {0, 2, 0.0005f, 0.004f},
-    [QR_WEIGHT_Q5_K] = {0, 2, 0.00025f, 0.004f}, [QR_WEIGHT_Q6_K] = {208, -1, 0.00007f, 0},
+    [QR_WEIGHT_Q5_1] = {0, 2, 0.013f, -0.2f},    [QR_WEIGHT_Q4_K] = {0, 2, 0.0002f, 0.0016f},
+    [QR_WEIGHT_Q5_K] = {0, 2, 0.0001f, 0.0016f}, [QR_WEIGHT_Q6_K] = {208, -1, 0.00003f, 0},
 };
 
 tiny_model tiny_model_of(qr_weight_type type) {
