@@ -5,13 +5,14 @@
  */
 #include "attention/plan_internal.h"
 #include "base/assertion.h"
+#include "base/checked.h"
 
 typedef struct attn_job {
     qr_attn_plan *plan;
     const qr_attn_path *path;
     const qr_attn_memory *memory;
     uint32_t layer;
-    int pieces;
+    int threads, pieces; /* pieces of the store items */
     const float *q;
     float *out;
 } attn_job;
@@ -27,6 +28,7 @@ typedef struct attn_scratch {
     uint8_t *run, *now; /* [QR_SPAN_ROWS] parts: folded so far, of the span at hand */
 } attn_scratch;
 
+enum { CACHE_LINE = 64 };
 enum { ROWS_BYTES = QR_SPAN_ROWS * QR_SPAN_STRIDE * (int)sizeof(float) };
 
 size_t qr_attn_scratch_bytes(uint32_t value_dim) { return 2 * ROWS_BYTES + 2 * QR_SPAN_ROWS * qr_attn_part_bytes(value_dim); }
@@ -99,10 +101,37 @@ static void call_set_blocks(const attn_job *job, attn_slice slice, const attn_un
     }
 }
 
+/* What a thread will read after a call. */
+typedef struct attn_next {
+    const attn_unit *unit; /* NULL: nothing */
+    attn_slice slice;
+    uint32_t span;
+} attn_next;
+
+/* Names K of the next span to be fetched meanwhile, where no earlier claim stands. */
+static void call_fetch(const attn_job *job, const attn_next *next, qr_span *call) {
+    const qr_attn_shape *shape = &job->plan->shape;
+    const qr_attn_memory *memory = job->memory;
+    if (!next->unit) return;
+    size_t offset = memory->key_offset[(size_t)job->layer * shape->kv_head_count + next->slice.kv_head];
+    uint32_t group_blocks = shape->block_tokens / QR_SPAN_GROUP;
+    uint32_t groups = qr_attn_unit_blocks(job->plan, next->unit, next->span) * group_blocks;
+    const quire_block_id *ids = next->unit->ids + next->span * job->plan->span_blocks;
+    for (uint32_t g = 0; g < groups; g++) {
+        size_t at = ids[g / group_blocks] * memory->block_stride + offset;
+        at += g % group_blocks * QR_SPAN_GROUP * quire_kv_type_bytes(shape->key_type);
+        if (!call->next_key[g]) call->next_key[g] = memory->base + at;
+    }
+}
+
 static qr_span call_empty(const qr_attn_plan *plan, const attn_scratch *scratch) {
     const qr_attn_shape *shape = &plan->shape;
+    size_t key_stride = shape->block_tokens * quire_kv_type_bytes(shape->key_type);
+    size_t next_step = key_stride > CACHE_LINE ? key_stride : CACHE_LINE;
     return (qr_span){
-        .key_stride = shape->block_tokens * quire_kv_type_bytes(shape->key_type),
+        .key_stride = key_stride,
+        .next_step = next_step,
+        .next_lines = (uint32_t)qr_div_up(shape->key_dim * key_stride, QR_SPAN_GROUP * next_step),
         .value_stride = shape->value_dim * quire_kv_type_bytes(shape->value_type),
         .key_dim = shape->key_dim,
         .value_dim = shape->value_dim,
@@ -116,7 +145,7 @@ static qr_span call_empty(const qr_attn_plan *plan, const attn_scratch *scratch)
 /* ---- store items ---- */
 
 static void store_call(const attn_job *job, const attn_scratch *scratch, attn_slice slice, const attn_unit *unit,
-                       uint32_t unit_count, uint32_t span) {
+                       uint32_t unit_count, uint32_t span, const attn_next *next) {
     qr_span call = call_empty(job->plan, scratch);
     qr_attn_part *part[QR_SPAN_ROWS];
     for (uint32_t i = 0; i < unit_count; i++) {
@@ -126,10 +155,12 @@ static void store_call(const attn_job *job, const attn_scratch *scratch, attn_sl
         call_add(job, slice, &unit[i], span, part, &call);
     }
     call_set_blocks(job, slice, &unit[unit_count - 1], span, &call);
+    call_fetch(job, next, &call);
     job->path->span(&call);
 }
 
-static void store_item(const attn_job *job, const attn_scratch *scratch, attn_slice slice, const attn_item *item) {
+static void store_item(const attn_job *job, const attn_scratch *scratch, attn_slice slice, const attn_item *item,
+                       const attn_next *next) {
     const attn_unit *unit = &job->plan->unit[item->unit];
     for (uint32_t i = 0, n; i < item->unit_count; i += n) {
         uint32_t rows = 0;
@@ -137,20 +168,31 @@ static void store_item(const attn_job *job, const attn_scratch *scratch, attn_sl
             if (rows + unit[i + n].row_count > job->plan->rows_of_unit) break;
             rows += unit[i + n].row_count;
         }
-        store_call(job, scratch, slice, unit + i, n, item->span);
+        store_call(job, scratch, slice, unit + i, n, item->span, next);
     }
 }
 
-/* Pieces are runs of items, so that a thread goes on with neighbours. */
+static attn_slice store_slice(const qr_attn_plan *plan, uint64_t index) {
+    return slice_of(plan, (uint32_t)(index % plan->slice_count));
+}
+
+static attn_next store_next(const qr_attn_plan *plan, uint64_t index) {
+    if (index >= (uint64_t)plan->store_count * plan->slice_count) return (attn_next){0};
+    const attn_item *item = &plan->store[index / plan->slice_count];
+    return (attn_next){&plan->unit[item->unit + item->unit_count - 1], store_slice(plan, index), item->span};
+}
+
+/* Pieces are runs of items, so that a thread goes on with neighbours. After its piece it most often takes the one after
+ * the next. */
 static void store_piece(void *argument, int piece, int thread) {
     const attn_job *job = argument;
-    qr_attn_plan *plan = job->plan;
+    const qr_attn_plan *plan = job->plan;
     uint64_t count = (uint64_t)plan->store_count * plan->slice_count, pieces = (uint64_t)job->pieces;
     uint64_t begin = count * (uint64_t)piece / pieces, end = count * ((uint64_t)piece + 1) / pieces;
     attn_scratch scratch = scratch_of(plan, thread);
     for (uint64_t i = begin; i < end; i++) {
-        attn_slice slice = slice_of(plan, (uint32_t)(i % plan->slice_count));
-        store_item(job, &scratch, slice, &plan->store[i / plan->slice_count]);
+        attn_next next = store_next(plan, i + 1 < end ? i + 1 : count * ((uint64_t)piece + 2) / pieces);
+        store_item(job, &scratch, store_slice(plan, i), &plan->store[i / plan->slice_count], &next);
     }
 }
 
@@ -160,6 +202,7 @@ static void store_piece(void *argument, int piece, int thread) {
 typedef struct attn_walk {
     attn_slice slice;
     attn_scratch scratch;
+    attn_next next;                  /* the walk after this one */
     qr_attn_part *run[QR_SPAN_ROWS]; /* NULL: no span so far */
 } attn_walk;
 
@@ -191,6 +234,8 @@ static void walk_call(const attn_job *job, attn_walk *walk, const attn_unit *uni
         row += rows;
     }
     call_set_blocks(job, walk->slice, &unit[unit_count - 1], span, &call);
+    call_fetch(job, &(attn_next){&unit[unit_count - 1], walk->slice, span + 1}, &call);
+    call_fetch(job, &walk->next, &call);
     job->path->span(&call);
     for (uint32_t n = 0, r = at; n < call.row_count; r++) {
         if (call.part[n] != part[r]) continue; /* row r does not see the span */
@@ -227,14 +272,29 @@ static void fold_finish(const attn_job *job, const attn_walk *walk, const attn_i
             }
 }
 
+/* One KV head after the other: its K and V stay in the cache for all pieces of a chunk. */
+static const attn_item *fold_item(const qr_attn_plan *plan, uint32_t index, attn_slice *slice) {
+    *slice = slice_of(plan, index / plan->fold_count);
+    return &plan->fold[index % plan->fold_count];
+}
+
+static attn_next fold_next(const qr_attn_plan *plan, uint32_t index) {
+    attn_next next = {0};
+    if (index >= plan->fold_count * plan->slice_count) return next;
+    const attn_unit *unit = &plan->unit[fold_item(plan, index, &next.slice)->unit];
+    if (unit->stored_end < unit->span_end) next.unit = unit;
+    next.span = unit->stored_end;
+    return next;
+}
+
 static void fold_piece(void *argument, int piece, int thread) {
     const attn_job *job = argument;
     const qr_attn_plan *plan = job->plan;
-    /* One KV head after the other: its K and V stay in the cache for all pieces of a chunk. */
-    const attn_item *item = &plan->fold[(uint32_t)piece % plan->fold_count];
+    attn_walk walk = {.scratch = scratch_of(plan, thread)};
+    const attn_item *item = fold_item(plan, (uint32_t)piece, &walk.slice);
     const attn_unit *unit = &plan->unit[item->unit];
-    attn_walk walk = {slice_of(plan, (uint32_t)piece / plan->fold_count), scratch_of(plan, thread), {NULL}};
     uint32_t begin = UINT32_MAX, end = 0;
+    walk.next = fold_next(plan, (uint32_t)(piece + job->threads));
     for (uint32_t i = 0, at = 0; i < item->unit_count; i++) {
         fold_stored(job, &walk, &unit[i], at);
         at += unit[i].row_count * walk.slice.head_count;
@@ -255,7 +315,7 @@ void qr_attn_plan_run(qr_attn_plan *plan, const qr_attn_path *path, qr_compute_p
                       uint32_t layer, const float *q, float *out) {
     int threads = qr_compute_pool_threads(pool);
     QR_ASSERT(threads <= plan->limits.thread_count);
-    attn_job job = {plan, path, memory, layer, store_pieces(plan, threads), q, out};
+    attn_job job = {plan, path, memory, layer, threads, store_pieces(plan, threads), q, out};
     if (plan->store_count > 0) qr_compute_pool_run(pool, store_piece, &job, job.pieces);
     if (plan->fold_count > 0) qr_compute_pool_run(pool, fold_piece, &job, (int)(plan->fold_count * plan->slice_count));
 }

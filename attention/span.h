@@ -44,6 +44,12 @@ typedef struct qr_span {
      * at value + t * value_stride. Only groups with a token that some row sees are set; others are NULL. */
     const uint8_t *key[QR_SPAN_GROUPS], *value[QR_SPAN_GROUPS];
     size_t key_stride, value_stride;
+    /* K that this thread most likely reads next, by groups; NULL where nothing is known. It is fetched while the values of
+     * this span are added, and the values while the scores are made, a few lines at a time: so memory and arithmetic work
+     * at once. Lines of a group are next_step apart and next_lines for each of 16 tokens. */
+    const uint8_t *next_key[QR_SPAN_GROUPS];
+    size_t next_step;
+    uint32_t next_lines;
     uint32_t key_dim, value_dim;
     quire_kv_type key_type, value_type;
     uint32_t row_count;                                /* 1 .. QR_SPAN_ROWS */

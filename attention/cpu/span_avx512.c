@@ -37,24 +37,36 @@ INLINE __m512 exp2_lanes(__m512 x) {
 INLINE void score_tile(const int R, const int B, const quire_kv_type type, const qr_span *s, uint32_t row, uint32_t group) {
     const float *q = s->q + row * QR_SPAN_STRIDE;
     float *out = s->weights + row * QR_SPAN_STRIDE + group * QR_SPAN_GROUP;
-    const uint8_t *key[4];
+    const uint8_t *key[4], *fetch[4];
+    const size_t fetch_step = s->value_stride * QR_SPAN_GROUP * 2 / s->key_dim; /* for two elements of the keys */
     __m512 sum[24];
     QR_UNROLL(4)
-    for (int b = 0; b < B; b++) key[b] = s->key[group + (uint32_t)b];
+    for (int b = 0; b < B; b++) {
+        key[b] = s->key[group + (uint32_t)b];
+        fetch[b] = row == 0 ? s->value[group + (uint32_t)b] : key[b];
+    }
     QR_UNROLL(24)
     for (int i = 0; i < R * B; i++) sum[i] = _mm512_setzero_ps();
-    for (uint32_t d = 0; d < s->key_dim; d++) {
-        __m512 k[4];
+    for (uint32_t d = 0; d < s->key_dim; d += 2) {
         QR_UNROLL(4)
         for (int b = 0; b < B; b++) {
-            k[b] = widen(type, key[b]);
-            key[b] += s->key_stride;
+            _mm_prefetch(fetch[b], _MM_HINT_T0);
+            fetch[b] += fetch_step;
         }
-        QR_UNROLL(12)
-        for (int r = 0; r < R; r++) {
-            __m512 x = _mm512_set1_ps(q[r * QR_SPAN_STRIDE + (int)d]);
+        QR_UNROLL(2)
+        for (int e = 0; e < 2; e++) {
+            __m512 k[4];
             QR_UNROLL(4)
-            for (int b = 0; b < B; b++) sum[r * B + b] = _mm512_fmadd_ps(x, k[b], sum[r * B + b]);
+            for (int b = 0; b < B; b++) {
+                k[b] = widen(type, key[b]);
+                key[b] += s->key_stride;
+            }
+            QR_UNROLL(12)
+            for (int r = 0; r < R; r++) {
+                __m512 x = _mm512_set1_ps(q[r * QR_SPAN_STRIDE + (int)d + e]);
+                QR_UNROLL(4)
+                for (int b = 0; b < B; b++) sum[r * B + b] = _mm512_fmadd_ps(x, k[b], sum[r * B + b]);
+            }
         }
     }
     QR_UNROLL(12)
@@ -127,10 +139,12 @@ static void softmax_row(float *s, uint32_t first, uint32_t limit, qr_attn_part *
 /* Tokens [begin, end) of one group for R rows x C vectors of the output. In a ragged range a row takes only the tokens
  * that it sees; the mask keeps the others out of its sum. */
 INLINE void value_group(const int R, const int C, const quire_kv_type type, const bool ragged, const qr_span *s, uint32_t row,
-                        const uint8_t *value, uint32_t begin, uint32_t end, __m512 *sum) {
+                        const uint8_t *value, uint32_t begin, uint32_t end, __m512 *sum, const uint8_t *fetch) {
     const float *p = s->weights + row * QR_SPAN_STRIDE;
     for (uint32_t t = begin; t < end; t++, value += s->value_stride) {
         __m512 v[4];
+        for (uint32_t i = fetch ? 0 : s->next_lines; i < s->next_lines; i++, fetch += s->next_step)
+            _mm_prefetch(fetch, _MM_HINT_T0);
         QR_UNROLL(4)
         for (int c = 0; c < C; c++) v[c] = widen(type, value + c * (type == QUIRE_KV_F32 ? 64 : 32));
         QR_UNROLL(12)
@@ -156,8 +170,10 @@ INLINE void value_tile(const int R, const int C, const quire_kv_type type, const
     for (uint32_t t = range.first, stop; t < range.limit; t = stop) {
         const uint8_t *value = s->value[t / QR_SPAN_GROUP] + t % QR_SPAN_GROUP * s->value_stride + at;
         stop = qr_span_group_end(t, range.limit);
-        if (t >= range.common_first && stop <= range.common_limit) value_group(R, C, type, false, s, row, value, t, stop, sum);
-        else value_group(R, C, type, true, s, row, value, t, stop, sum);
+        const uint8_t *fetch = row == 0 && d == 0 ? s->next_key[t / QR_SPAN_GROUP] : NULL;
+        if (t >= range.common_first && stop <= range.common_limit)
+            value_group(R, C, type, false, s, row, value, t, stop, sum, fetch);
+        else value_group(R, C, type, true, s, row, value, t, stop, sum, fetch);
     }
     QR_UNROLL(12)
     for (int r = 0; r < R; r++) {
