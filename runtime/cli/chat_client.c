@@ -30,8 +30,8 @@ struct qr_chat_client {
     CURLM *multi;
     struct curl_slist *headers;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    int interrupt_fd;
-    char refusal[160]; /* why a connection was not made */
+    int interrupt_fd, fd; /* fd: of the connection that libcurl opened last */
+    char refusal[160];    /* why a connection was not made or not used */
 };
 
 /* What an exchange gathers. A stream's events go to the parser; any other body is kept. */
@@ -77,26 +77,28 @@ static bool peer_is_trusted(int fd, char refusal[160]) {
     return false;
 }
 
-/* Connects before libcurl does, to look at the other side first. */
 static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address) {
     qr_chat_client *client = context;
     (void)purpose;
-    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    if (fd < 0) {
-        snprintf(client->refusal, sizeof client->refusal, "%s", strerror(errno));
-    } else if (connect(fd, &address->addr, address->addrlen) != 0) {
-        snprintf(client->refusal, sizeof client->refusal, "%s%s", strerror(errno),
-                 errno == ENOENT || errno == ECONNREFUSED ? " (is `quire serve` running?)" : "");
-    } else if (peer_is_trusted(fd, client->refusal)) {
-        return fd;
-    }
-    if (fd >= 0) close(fd);
-    return CURL_SOCKET_BAD;
+    client->fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    return client->fd;
 }
 
-static int socket_is_connected(void *context, curl_socket_t fd, curlsocktype purpose) {
-    (void)context, (void)fd, (void)purpose;
-    return CURL_SOCKOPT_ALREADY_CONNECTED;
+/* Connected, and nothing sent yet. */
+static int before_request(void *context, char *remote_address, char *local_address, int remote_port, int local_port) {
+    qr_chat_client *client = context;
+    (void)remote_address, (void)local_address, (void)remote_port, (void)local_port;
+    return peer_is_trusted(client->fd, client->refusal) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+/* Why there was no connection. */
+static void client_explain(qr_chat_client *client) {
+    long reason = 0;
+    if (client->refusal[0]) return;
+    curl_easy_getinfo(client->easy, CURLINFO_OS_ERRNO, &reason);
+    if (reason)
+        snprintf(client->refusal, sizeof client->refusal, "%s%s", strerror((int)reason),
+                 reason == ENOENT || reason == ECONNREFUSED ? " (is `quire serve` running?)" : "");
 }
 
 /* ---- what arrives ---- */
@@ -209,6 +211,7 @@ static quire_status exchange_run(exchange *x, const char *path, const json_t *bo
     curl_easy_getinfo(x->client->easy, CURLINFO_RESPONSE_CODE, code);
     free(text);
     if (result == CURLE_OK || *interrupted) return QUIRE_OK;
+    if (result == CURLE_COULDNT_CONNECT) client_explain(x->client);
     const char *why = x->failure[0] ? x->failure : x->client->refusal[0] ? x->client->refusal : curl_easy_strerror(result);
     return qr_fail(error, QUIRE_IO, x->client->path, QR_NO_OFFSET, "%s", why);
 }
@@ -313,7 +316,8 @@ static void client_options(qr_chat_client *client) {
     curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, client->path);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, client);
-    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, socket_is_connected);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, before_request);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, client);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);

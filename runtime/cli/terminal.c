@@ -33,6 +33,7 @@ void qr_terminal_note(FILE *file, const char *format, ...) {
 int qr_terminal_fail(const char *command, const quire_error *error) {
     const char *text = error->text[0] ? error->text : quire_status_message(error->status);
     bool named = error->source[0] != 0, placed = error->offset != QR_NO_OFFSET;
+    fflush(stdout); /* what was said before comes first */
     fprintf(stderr, "quire %s: %s%s%s", command, error->source, named ? ": " : "", text);
     if (placed) fprintf(stderr, " (at byte %llu)", (unsigned long long)error->offset);
     fputc('\n', stderr);
