@@ -80,15 +80,15 @@ typedef struct qr_ops_path {
     void (*matmul)(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel_begin, uint32_t panel_end,
                    void *scratch);
     /* Small operations between products (runtime/model/cpu/ops.inc, one source compiled per instruction set). */
-    /* y = x / sqrt(mean(x^2) + eps) * w; n any */
+    /* y = x / sqrt(mean(x^2) + eps) * w; n any; y may be x */
     void (*rmsnorm)(float *y, const float *x, const float *w, uint32_t n, float eps);
     void (*add)(float *x, const float *y, uint32_t n);                          /* x += y */
-    void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n); /* silu(gate) * up */
+    void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n); /* silu(gate) * up; y may be either */
     /* Turns pairs (2i, 2i+1) of the first `rotated` elements of each head by table [rotated/2][2] (cos, sin), copies the rest,
      * then multiplies all by scale. x, y [heads][head_dim]; y may be x. */
     void (*rope)(float *y, const float *x, const float *table, uint32_t heads, uint32_t head_dim, uint32_t rotated,
                  float scale);
-    float (*max)(const float *x, uint32_t n); /* order-free; NaN if any is NaN */
+    float (*max)(const float *x, uint32_t n); /* order-free, +0 above -0; NaN if any is NaN */
 } qr_ops_path;
 
 struct qr_cpu_features;
@@ -98,6 +98,7 @@ const qr_ops_path *qr_ops_path_find(const char *name, const struct qr_cpu_featur
 /* RoPE table of one position [rotated/2][2] = cos, sin; own routines, no libm, the same bits everywhere.
  * inv_freq [rotated/2] in double. */
 void qr_rope_row(float *table, uint32_t position, const double *inv_freq, uint32_t rotated);
-/* inv_freq of a model: base^(-2i/rotated) / linear_scale, then divided by factors[i] (Llama 3) where given. */
+/* inv_freq of a model: base^(-2i/rotated) / linear_scale, then divided by factors[i] (Llama 3) where given.
+ * 1 <= base < 2^512, linear_scale > 0: the caller has checked what a file says. */
 void qr_rope_frequencies(double *inv_freq, uint32_t rotated, double base, double linear_scale, const float *factors);
 #endif

@@ -340,10 +340,12 @@ QR_KERNEL __m128i fold_max(__m256i v) {
     return _mm_max_epi32(t, _mm_shuffle_epi32(t, 0xb1));
 }
 
-QR_KERNEL int fold_sum(__m256i v) {
-    __m128i t = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+/* Sums of the two halves of a group, in lanes 0 and 4. */
+QR_KERNEL __m256i half_sums(__m256i bytes) {
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+    __m256i sums = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
+    return _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
 }
 
 static uint32_t group_top(const float *x) {
@@ -368,7 +370,8 @@ static void quantize_group(int8_t *q, qr_act_scales *s, uint32_t lane, const flo
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)q, bytes);
-    int low = fold_sum(_mm256_add_epi32(v[0], v[1])), sum = low + fold_sum(_mm256_add_epi32(v[2], v[3]));
+    __m256i sums = half_sums(bytes);
+    int low = _mm256_extract_epi32(sums, 0), sum = low + _mm256_extract_epi32(sums, 4);
     s->scale[lane] = qr_bits_f32(top) * QR_ACT_RECIPROCAL;
     s->bias[lane] = s->scale[lane] * (float)sum;
     s->n128[lane] = -128 * sum;

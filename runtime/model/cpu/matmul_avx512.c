@@ -318,9 +318,12 @@ static void quantize_group(int8_t *q, qr_act_scales *s, uint32_t lane, const flo
     }
     __m512 inverse = _mm512_set1_ps(QR_ACT_STEPS / qr_bits_f32(top));
     __m512i v0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, inverse)), v1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, inverse));
-    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(v0));
-    _mm_storeu_si128((__m128i *)(void *)(q + 16), _mm512_cvtepi32_epi8(v1));
-    int low = _mm512_reduce_add_epi32(v0), sum = low + _mm512_reduce_add_epi32(v1);
+    __m256i bytes = _mm256_setr_m128i(_mm512_cvtepi32_epi8(v0), _mm512_cvtepi32_epi8(v1));
+    _mm256_storeu_si256((__m256i *)(void *)q, bytes);
+    __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), bytes); /* first half: lanes 0-3 */
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
+    int low = _mm256_extract_epi32(sums, 0), sum = low + _mm256_extract_epi32(sums, 4);
     s->scale[lane] = qr_bits_f32(top) * QR_ACT_RECIPROCAL;
     s->bias[lane] = s->scale[lane] * (float)sum;
     s->n128[lane] = -128 * sum;
