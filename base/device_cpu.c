@@ -5,17 +5,48 @@
 #include "base/assertion.h"
 #include "base/device.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/memory.h"
 
+/* Memory is one mapping per allocation: page-aligned, huge pages where there are any, and costs nothing until touched. */
+typedef struct cpu_memory {
+    qr_list link;
+    qr_region region;
+} cpu_memory;
+
+typedef struct cpu_device {
+    qr_device device;
+    qr_list memories;
+} cpu_device;
+
 static quire_status cpu_alloc(qr_device *device, size_t size_bytes, void **memory, quire_error *error) {
-    *memory = qr_alloc_zero(1, size_bytes);
-    if (*memory) return QUIRE_OK;
-    return qr_fail(error, QUIRE_NO_MEMORY, device->ops->name, QR_NO_OFFSET, "no memory for %zu bytes", size_bytes);
+    cpu_memory *taken = qr_alloc_zero(1, sizeof *taken);
+    *memory = NULL;
+    if (!taken) return qr_fail(error, QUIRE_NO_MEMORY, device->ops->name, QR_NO_OFFSET, "no memory for a list entry");
+    quire_status status = qr_region_alloc(size_bytes, &taken->region, error);
+    if (status != QUIRE_OK) {
+        free(taken);
+        return status;
+    }
+    qr_list_push_back(&((cpu_device *)device)->memories, &taken->link);
+    *memory = taken->region.base;
+    return QUIRE_OK;
+}
+
+static void cpu_free_entry(cpu_memory *taken) {
+    qr_list_remove(&taken->link);
+    qr_region_free(&taken->region);
+    free(taken);
 }
 
 static void cpu_free(qr_device *device, void *memory) {
-    (void)device;
-    free(memory);
+    QR_LIST_EACH (node, &((cpu_device *)device)->memories) {
+        cpu_memory *taken = QR_LIST_ENTRY(node, cpu_memory, link);
+        if (taken->region.base != memory) continue;
+        cpu_free_entry(taken);
+        return;
+    }
+    QR_ASSERT(memory == NULL);
 }
 
 static quire_status cpu_host_register(qr_device *device, void *memory, size_t size_bytes, quire_error *error) {
@@ -41,7 +72,10 @@ static bool cpu_poll(qr_device *device, qr_device_event event) {
     return event.value == 0;
 }
 
-static void cpu_destroy(qr_device *device) { free(device); }
+static void cpu_destroy(qr_device *device) {
+    QR_ASSERT(qr_list_empty(&((cpu_device *)device)->memories));
+    free(device);
+}
 
 quire_status qr_device_cpu_create(qr_device **device) {
     static const qr_device_ops ops = {
@@ -56,8 +90,11 @@ quire_status qr_device_cpu_create(qr_device **device) {
         .poll = cpu_poll,
         .destroy = cpu_destroy,
     };
-    *device = qr_alloc_zero(1, sizeof **device);
-    if (!*device) return QUIRE_NO_MEMORY;
-    (*device)->ops = &ops;
+    cpu_device *created = qr_alloc_zero(1, sizeof *created);
+    *device = NULL;
+    if (!created) return QUIRE_NO_MEMORY;
+    created->device.ops = &ops;
+    qr_list_init(&created->memories);
+    *device = &created->device;
     return QUIRE_OK;
 }
