@@ -132,6 +132,8 @@ QUIRE_API void quire_engine_destroy(quire_engine *engine);
  * SHUTTING_DOWN, NO_MEMORY. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_engine_submit(quire_engine *engine, const quire_request *request,
                                                             quire_error *error);
+/* From now on submit answers SHUTTING_DOWN; what is live goes on. */
+QUIRE_API void quire_engine_drain(quire_engine *engine);
 /* Ends a request at any stage; unknown ids are fine. Its DONE still comes. */
 QUIRE_API void quire_engine_cancel(quire_engine *engine, uint64_t request_id);
 /* Ends one choice: the owner found a stop string. Surplus tokens of it may still arrive and are to be dropped. */

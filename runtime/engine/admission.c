@@ -121,14 +121,16 @@ static quire_status sequence_start(qr_scheduler *s, qr_choice *c, quire_kv_match
     return status;
 }
 
-static bool choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
+typedef enum start_result { STARTED, NO_ROOM, HOPELESS } start_result;
+
+static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
     quire_kv_match match = {0};
     quire_status status = sequence_start(s, c, &match);
     if (status != QUIRE_OK) {
         /* An empty house that has no room for one is an error to report, not a reason to wait. */
-        bool hopeless = status != QUIRE_NO_BLOCKS || (s->running_count == 0 && s->in_flight == 0);
-        if (hopeless) qr_job_end(s, c->job, QUIRE_FINISH_ERROR, status, now_us);
-        return hopeless;
+        if (status == QUIRE_NO_BLOCKS && (s->running_count > 0 || s->in_flight > 0)) return NO_ROOM;
+        qr_job_end(s, c->job, QUIRE_FINISH_ERROR, status, now_us);
+        return HOPELESS;
     }
     qr_list_remove(&c->queue_node);
     c->has_sequence = true;
@@ -143,7 +145,7 @@ static bool choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
     }
     qr_running_insert(s, c);
     count_first_start(s, c, &match, now_us);
-    return true;
+    return STARTED;
 }
 
 /* ---- choosing ---- */
@@ -179,21 +181,25 @@ static candidate *candidates_best(candidate *list, uint32_t count) {
     return best;
 }
 
-/* Starts one entry; false when none can. */
-static bool start_one(qr_scheduler *s, uint64_t now_us) {
+/* Starts one entry. NO_ROOM: none can. */
+static start_result start_one(qr_scheduler *s, uint64_t now_us) {
     candidate list[QR_WINDOW];
     uint32_t count = candidates_collect(s, list);
     if (count > 0 && list[0].choice->passed >= QR_PASSES_MAX) count = 1;
     for (candidate *pick; (pick = candidates_best(list, count)); pick->tried = true) {
-        if (qr_choice_slots(pick->choice) > s->free_slot_count || !choice_start(s, pick->choice, now_us)) continue;
-        for (candidate *older = list; older < pick; older++) older->choice->passed++;
-        return true;
+        if (qr_choice_slots(pick->choice) > s->free_slot_count) continue;
+        start_result result = choice_start(s, pick->choice, now_us);
+        if (result == NO_ROOM) continue;
+        for (candidate *older = list; result == STARTED && older < pick; older++) older->choice->passed++;
+        return result;
     }
-    return false;
+    return NO_ROOM;
 }
 
+/* One hopeless entry ends per plan, so that a plan's events are bounded. */
 void qr_admission_run(qr_scheduler *s, uint64_t now_us) {
+    start_result result = STARTED;
     if (s->blocked_epoch == s->release_epoch) return;
-    while (!qr_list_empty(&s->queue) && s->free_slot_count > 0 && start_one(s, now_us)) continue;
-    s->blocked_epoch = s->release_epoch;
+    while (result == STARTED && !qr_list_empty(&s->queue) && s->free_slot_count > 0) result = start_one(s, now_us);
+    if (result != HOPELESS) s->blocked_epoch = s->release_epoch;
 }

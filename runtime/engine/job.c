@@ -57,6 +57,7 @@ qr_job *qr_job_create(const quire_request *request, uint32_t capacity_tokens) {
     if (!job) return NULL;
     char *base = (char *)job;
     qr_list_init(&job->node);
+    qr_list_init(&job->owner_node);
     job->request = *request;
     job->limit = limit;
     job->live = request->choice_count;

@@ -17,6 +17,8 @@
 #ifndef QR_ENGINE_JOB_H
 #define QR_ENGINE_JOB_H
 
+#include <stdatomic.h>
+
 #include "base/list.h"
 #include "runtime/engine/scheduler.h"
 
@@ -48,9 +50,13 @@ typedef struct qr_choice {
 } qr_choice;
 
 struct qr_job {
-    qr_list node;          /* in the scheduler's live, closing or ended list */
-    quire_request request; /* pointers lead into the job's own memory */
-    uint64_t arrival;      /* rising with age; unique, never 0 */
+    qr_list node;       /* in the scheduler's live, closing or ended list */
+    qr_list owner_node; /* the submitting thread's */
+    /* Wishes of the submitting thread, obeyed by qr_scheduler_obey. */
+    _Atomic bool cancel_wanted;
+    _Atomic uint64_t stop_wanted; /* one bit per choice */
+    quire_request request;        /* pointers lead into the job's own memory */
+    uint64_t arrival;             /* rising with age; unique, never 0 */
     uint64_t submitted_us, started_us, first_row_us, deadline_us;
     quire_namespace_id ns;
     bool has_namespace;

@@ -177,14 +177,46 @@ void qr_scheduler_cancel(qr_scheduler *s, uint64_t request_id, uint64_t now_us) 
     if (job) qr_job_end(s, job, QUIRE_FINISH_CANCELLED, QUIRE_OK, now_us);
 }
 
-void qr_scheduler_stop_choice(qr_scheduler *s, uint64_t request_id, uint32_t choice, uint64_t now_us) {
-    qr_job *job = job_find(s, request_id);
-    if (!job || choice >= job->request.choice_count || job->choices[choice].state == QR_CHOICE_ENDED) return;
+static void stop_choice(qr_scheduler *s, qr_job *job, uint32_t choice, uint64_t now_us) {
+    if (job->choices[choice].state == QR_CHOICE_ENDED) return;
     if (job->forked) {
         qr_choice_end(s, &job->choices[choice], QUIRE_FINISH_CANCELLED, now_us);
     } else {
         job->choices[choice].stop_wanted = true;
     }
+}
+
+void qr_scheduler_stop_choice(qr_scheduler *s, uint64_t request_id, uint32_t choice, uint64_t now_us) {
+    qr_job *job = job_find(s, request_id);
+    if (job && choice < job->request.choice_count) stop_choice(s, job, choice, now_us);
+}
+
+static bool obey_job(qr_scheduler *s, qr_job *job, uint64_t now_us) {
+    uint64_t stops = atomic_exchange(&job->stop_wanted, 0);
+    if (atomic_load(&job->cancel_wanted)) {
+        qr_job_end(s, job, QUIRE_FINISH_CANCELLED, QUIRE_OK, now_us);
+        return true;
+    }
+    for (uint32_t i = 0; stops != 0 && i < job->request.choice_count && !job->done; i++) {
+        if (stops >> i & 1) stop_choice(s, job, i, now_us);
+    }
+    return stops != 0;
+}
+
+bool qr_scheduler_obey(qr_scheduler *s, uint64_t now_us) {
+    uint32_t left = QR_OBEYED_PER_CALL;
+    QR_LIST_EACH_SAFE (node, following, &s->live) {
+        if (left == 0) return true;
+        if (obey_job(s, QR_LIST_ENTRY(node, qr_job, node), now_us)) left--;
+    }
+    return false;
+}
+
+bool qr_scheduler_cancel_some(qr_scheduler *s, uint64_t now_us) {
+    for (uint32_t i = 0; i < QR_OBEYED_PER_CALL && !qr_list_empty(&s->live); i++) {
+        qr_job_end(s, QR_LIST_ENTRY(s->live.next, qr_job, node), QUIRE_FINISH_CANCELLED, QUIRE_OK, now_us);
+    }
+    return !qr_list_empty(&s->live);
 }
 
 /* ---- observation ---- */
@@ -195,12 +227,17 @@ bool qr_scheduler_idle(const qr_scheduler *s) { return s->live_count == 0 && s->
 
 uint32_t qr_scheduler_steps_in_flight(const qr_scheduler *s) { return s->in_flight; }
 
-/* A plan: STARTED per slot, the expired jobs. A completion: per running choice a token or a progress and, where a job ends,
- * CHOICE_DONE for all its choices and DONE. */
-uint32_t qr_scheduler_events_max(const qr_scheduler *s) {
-    uint32_t endings = (s->config.max_sequences + QR_EXPIRED_PER_PLAN) * (QUIRE_CHOICES_MAX + 1);
-    return 3 * s->config.max_sequences + s->config.limits.samples_max + endings;
+/* A round is as many plans as steps in flight and one completion. A plan: STARTED per slot, the jobs that expire, one that
+ * ends by an error. A completion: per running choice a token and a progress, per score one, and where a job ends CHOICE_DONE
+ * for all its choices and DONE. */
+uint32_t qr_scheduler_events_max_of(const qr_scheduler_config *config) {
+    uint32_t job = QUIRE_CHOICES_MAX + 1;
+    uint32_t plan = config->max_sequences + (QR_EXPIRED_PER_PLAN + 2) * job;
+    uint32_t completion = config->max_sequences * (2 + job) + config->limits.samples_max;
+    return QR_STEPS_IN_FLIGHT_MAX * plan + completion;
 }
+
+uint32_t qr_scheduler_events_max(const qr_scheduler *s) { return qr_scheduler_events_max_of(&s->config); }
 
 /* Jobs that have at least one running choice. */
 static uint32_t running_jobs(const qr_scheduler *s) {

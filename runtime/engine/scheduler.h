@@ -18,6 +18,8 @@
 
 typedef struct qr_scheduler qr_scheduler;
 
+enum { QR_OBEYED_PER_CALL = 8 }; /* bounds the events of one call */
+
 typedef struct qr_scheduler_config {
     uint32_t context_tokens;
     uint32_t max_sequences;
@@ -29,8 +31,8 @@ typedef struct qr_scheduler_config {
     qr_backend_limits limits;
 } qr_scheduler_config;
 
-/* Events leave through this; the sink copies. It must always have room for what one step can give: see
- * qr_scheduler_events_max. */
+/* Events leave through this; the sink copies. It must always have room for what add, obey, or one round of plans and one
+ * completion can give: see qr_scheduler_events_max. */
 typedef void qr_scheduler_sink(void *context, const quire_event *event);
 
 /* Bytes that create takes. */
@@ -60,6 +62,11 @@ QUIRE_MUST_CHECK quire_status qr_scheduler_add(qr_scheduler *scheduler, qr_job *
 qr_job *qr_scheduler_take_ended(qr_scheduler *scheduler);
 void qr_scheduler_cancel(qr_scheduler *scheduler, uint64_t request_id, uint64_t now_us);
 void qr_scheduler_stop_choice(qr_scheduler *scheduler, uint64_t request_id, uint32_t choice, uint64_t now_us);
+/* Cancels the jobs and ends the choices whose owner asked for it by their flags (job.h), at most QR_OBEYED_PER_CALL jobs.
+ * True: there may be more. */
+bool qr_scheduler_obey(qr_scheduler *scheduler, uint64_t now_us);
+/* Cancels up to QR_OBEYED_PER_CALL jobs. True: there are more. */
+bool qr_scheduler_cancel_some(qr_scheduler *scheduler, uint64_t now_us);
 
 /* Fills the next step. False: nothing can run now (idle, or all steps in flight). */
 bool qr_scheduler_plan(qr_scheduler *scheduler, uint64_t now_us, qr_step **step);
@@ -70,6 +77,7 @@ uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *scheduler);
 uint32_t qr_scheduler_steps_in_flight(const qr_scheduler *scheduler);
 bool qr_scheduler_idle(const qr_scheduler *scheduler); /* no request of any state, no step in flight */
 uint32_t qr_scheduler_events_max(const qr_scheduler *scheduler);
+uint32_t qr_scheduler_events_max_of(const qr_scheduler_config *config);
 
 /* Fills the scheduler's part: running, waiting, paused, counters. */
 void qr_scheduler_get_stats(const qr_scheduler *scheduler, quire_engine_stats *stats);

@@ -4,7 +4,8 @@
 #ifndef QR_ENGINE_SIZING_H
 #define QR_ENGINE_SIZING_H
 
-#include <quire/engine.h>
+#include "runtime/engine/backend_cpu.h"
+#include "runtime/engine/scheduler.h"
 
 typedef struct qr_sizing {
     uint64_t weight_bytes;
@@ -20,8 +21,20 @@ typedef struct qr_sizing {
     uint64_t sessions; /* contexts of context_tokens that the pool holds at once */
 } qr_sizing;
 
+/* What the parts of an engine are made from: all numbers above come from these, and quire_engine_create uses them. */
+typedef struct qr_engine_layout {
+    quire_kv_config kv;
+    qr_scheduler_config scheduler;
+    qr_backend_cpu_config backend;
+    int thread_count;
+} qr_engine_layout;
+
+/* Of a resolved config. */
+void qr_sizing_layout(const quire_model *model, const quire_engine_config *resolved, qr_engine_layout *layout);
+
 /* Resolves every default of the config against the model and memory_bytes (weights + KV + work space; UINT64_MAX = the
  * default rule: half of what is available after weights), and sizes it. `resolved` may be the same object as config.
+ * An explicit kv_block_count is taken as it is, also when one context does not fit: requests are then limited by the pool.
  * Errors: TOO_LARGE (not one full context fits: the numbers), INVALID (the field). */
 QUIRE_MUST_CHECK quire_status qr_sizing_resolve(const quire_model *model, const quire_engine_config *config,
                                                 uint64_t memory_bytes, quire_engine_config *resolved, qr_sizing *sizing,

@@ -1,0 +1,178 @@
+/* The engine's thread: rounds of "take messages, plan, run, complete, say so". Nothing here blocks except the backend, an idle
+ * inbox, and an outbox that the owner does not empty. After the first round nothing allocates; a debug build asserts it. */
+#include "base/assertion.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/engine/engine_internal.h"
+#include "runtime/engine/job.h"
+
+/* A wait for room looks again after this long, whatever happens. */
+static const uint64_t room_wait_us = 50000;
+
+/* ---- what goes out ---- */
+
+void qr_engine_sink(void *context, const quire_event *event) {
+    quire_engine *engine = context;
+    if (event->kind == QUIRE_EVENT_STARTED) atomic_fetch_sub(&engine->queued, 1);
+    bool pushed = qr_mailbox_try_push(engine->outbox, event);
+    /* Room was there before the round; only at the end, when nobody polls, may events be lost. */
+    QR_ASSERT(pushed || atomic_load(&engine->stopping));
+    engine->events_sent++;
+}
+
+static void give_back(quire_engine *engine, qr_message_kind kind, void *object) {
+    qr_engine_message message = {kind, object};
+    bool pushed = qr_mailbox_try_push(engine->returned, &message);
+    QR_ASSERT(pushed); /* the owner lets no more out than it holds */
+}
+
+static void give_back_ended(quire_engine *engine) {
+    for (qr_job *job; (job = qr_scheduler_take_ended(engine->scheduler));) {
+        if (!job->started) atomic_fetch_sub(&engine->queued, 1);
+        give_back(engine, QR_MESSAGE_JOB, job);
+    }
+}
+
+void qr_engine_publish(quire_engine *engine) {
+    qr_engine_view *view = &engine->view;
+    const qr_engine_parts *parts = &engine->parts;
+    qr_scheduler_get_stats(engine->scheduler, &view->stats);
+    qr_scheduler_get_metrics(engine->scheduler, &view->metrics);
+    quire_kv_get_stats(parts->kv, &view->stats.kv);
+    view->stats.kv_bytes_per_token = parts->kv_bytes_per_token;
+    view->stats.weight_bytes = parts->weight_bytes;
+    view->stats.work_bytes = parts->work_bytes;
+    view->stats.saturated_total = parts->saturated ? parts->saturated(parts->backend) : 0;
+    qr_snapshot_write(engine->snapshot, view);
+}
+
+/* ---- what comes in ---- */
+
+static void forget(quire_engine *engine, const qr_forget *what) {
+    quire_namespace_id ns;
+    quire_kv *kv = engine->parts.kv;
+    if (quire_kv_namespace_open(kv, what->key, what->key_bytes, &ns) != QUIRE_OK) return; /* all taken: not one of them */
+    quire_kv_forget_namespace(kv, ns, true);
+    quire_kv_namespace_close(kv, ns);
+}
+
+static void take_message(quire_engine *engine, const qr_engine_message *message) {
+    if (message->kind == QR_MESSAGE_FORGET) {
+        forget(engine, message->object);
+        give_back(engine, QR_MESSAGE_FORGET, message->object);
+        return;
+    }
+    qr_job *job = message->object;
+    /* The owner counts what is queued, so the scheduler always has room. */
+    quire_status status = qr_scheduler_add(engine->scheduler, job, job->submitted_us);
+    QR_ASSERT(status == QUIRE_OK);
+    /* A wish that came before the job was live was looked for in vain. */
+    if (atomic_load(&job->cancel_wanted) || atomic_load(&job->stop_wanted)) atomic_store(&engine->attention, true);
+}
+
+static bool has_room(const quire_engine *engine) { return qr_mailbox_space(engine->outbox) >= engine->events_max; }
+
+static bool take_messages(quire_engine *engine) {
+    qr_engine_message message;
+    bool any = false;
+    while (has_room(engine) && qr_mailbox_try_pop(engine->inbox, &message)) {
+        take_message(engine, &message);
+        any = true;
+    }
+    if (atomic_exchange(&engine->forget_all, false)) quire_kv_forget_all(engine->parts.kv, true);
+    return any;
+}
+
+static void obey(quire_engine *engine) {
+    if (!atomic_exchange(&engine->attention, false)) return;
+    if (qr_scheduler_obey(engine->scheduler, qr_clock_us())) atomic_store(&engine->attention, true);
+}
+
+static void answer_check(quire_engine *engine) {
+    qr_check_call *call = atomic_exchange(&engine->check, NULL);
+    if (!call) return;
+    quire_error error = {0};
+    quire_status status = qr_scheduler_check(engine->scheduler, &error);
+    if (status == QUIRE_OK) status = quire_kv_check(engine->parts.kv, &error);
+    pthread_mutex_lock(&call->mutex);
+    call->status = status;
+    call->error = error;
+    call->done = true;
+    pthread_cond_signal(&call->answered);
+    pthread_mutex_unlock(&call->mutex);
+}
+
+/* ---- rounds ---- */
+
+static bool complete_oldest(quire_engine *engine) {
+    qr_step_result result;
+    qr_backend *backend = engine->parts.backend;
+    if (!backend->ops->poll(backend, true, &result)) return false;
+    qr_scheduler_complete(engine->scheduler, &result, qr_clock_us());
+    return true;
+}
+
+/* False: nothing to run. */
+static bool run_round(quire_engine *engine) {
+    qr_backend *backend = engine->parts.backend;
+    for (qr_step *step; qr_scheduler_plan(engine->scheduler, qr_clock_us(), &step);) backend->ops->submit(backend, step);
+    return complete_oldest(engine);
+}
+
+static void say_so(quire_engine *engine, uint64_t sent_before) {
+    give_back_ended(engine);
+    qr_engine_publish(engine);
+    if (engine->events_sent != sent_before && engine->parts.wake) engine->parts.wake(engine->parts.wake_context);
+}
+
+/* The owner's poll rings when it sees `starved`; the look after setting it closes the gap. */
+static void wait_for_room(quire_engine *engine) {
+    atomic_store(&engine->starved, true);
+    if (!has_room(engine)) qr_mailbox_wait(engine->bell, room_wait_us);
+    atomic_store(&engine->starved, false);
+}
+
+static void wait_for_work(quire_engine *engine) {
+    uint64_t deadline_us = qr_scheduler_next_deadline_us(engine->scheduler), now_us = qr_clock_us();
+    uint64_t timeout_us = deadline_us == UINT64_MAX ? UINT64_MAX : deadline_us > now_us ? deadline_us - now_us : 0;
+    qr_mailbox_wait(engine->inbox, timeout_us);
+}
+
+static void one_round(quire_engine *engine) {
+    uint64_t sent = engine->events_sent;
+    bool came = take_messages(engine);
+    if (has_room(engine)) obey(engine);
+    bool ran = has_room(engine) && run_round(engine);
+    bool quiet = !came && !ran && engine->events_sent == sent && !atomic_load(&engine->attention);
+    if (!quiet) {
+        say_so(engine, sent);
+    } else if (has_room(engine)) {
+        wait_for_work(engine);
+    }
+}
+
+/* Nobody polls any more: events that find no room are lost, jobs are not. */
+static void wind_up(quire_engine *engine) {
+    while (qr_scheduler_cancel_some(engine->scheduler, qr_clock_us())) continue;
+    while (qr_scheduler_steps_in_flight(engine->scheduler) > 0 && complete_oldest(engine)) continue;
+    give_back_ended(engine);
+    qr_engine_publish(engine);
+}
+
+void *qr_engine_thread_main(void *argument) {
+    quire_engine *engine = argument;
+    while (!atomic_load(&engine->stopping)) {
+        answer_check(engine);
+        qr_alloc_guard_enter();
+        if (has_room(engine)) {
+            one_round(engine);
+        } else {
+            wait_for_room(engine);
+        }
+        uint64_t allocations = qr_alloc_guard_leave();
+        QR_ASSERT(allocations == 0);
+    }
+    wind_up(engine);
+    answer_check(engine);
+    return NULL;
+}
