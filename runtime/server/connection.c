@@ -3,7 +3,7 @@
 
 #include "base/assertion.h"
 #include "base/clock.h"
-#include "runtime/server/job.h"
+#include "runtime/server/reply.h"
 #include "runtime/server/router.h"
 
 #include <poll.h>
@@ -27,14 +27,14 @@ static void connection_free(uv_handle_t *handle) {
 /* What the connection was waiting for goes on without it, or ends. */
 static void connection_let_go(qr_connection *c) {
     qr_task *task = c->task;
-    qr_job *job = c->job;
+    qr_reply *reply = c->reply;
     c->task = NULL;
-    c->job = NULL;
+    c->reply = NULL;
     if (task) {
         task->connection = NULL;
         if (!task->in_pool) qr_task_destroy(task);
     }
-    if (job) qr_job_client_gone(job);
+    if (reply) qr_reply_client_gone(reply);
 }
 
 void qr_connection_close(qr_connection *c) {
@@ -185,7 +185,7 @@ void qr_connection_answered(qr_connection *c) {
     if (c->state == QR_CONN_CLOSED) return;
     qr_task *task = c->task;
     c->task = NULL;
-    c->job = NULL;
+    c->reply = NULL;
     c->streaming = c->chunked = false;
     qr_task_destroy(task);
     qr_connection_flush(c);

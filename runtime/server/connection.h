@@ -38,7 +38,7 @@ struct qr_connection {
     qr_bytes in;                            /* bytes behind the request that is being answered */
     qr_bytes out;                           /* written at the next flush */
     qr_task *task;                          /* being read, or handled on a worker */
-    qr_job *job;                            /* being answered by the engine */
+    qr_reply *reply;                        /* being answered by the engine */
     qr_http_error refused;                  /* by the head alone, while the request is still being read */
     bool keep_alive, minor_zero, head_only; /* of the request */
     bool streaming, chunked;                /* of the answer */

@@ -5,19 +5,19 @@
  */
 #include "base/log.h"
 #include "runtime/server/connection.h"
-#include "runtime/server/job.h"
+#include "runtime/server/reply.h"
 
 static void drain_error(qr_http_error *error) {
     qr_http_refuse(error, 503, NULL, "the server is shutting down");
     error->code = "shutting_down";
 }
 
-static void jobs_fail(qr_server *server, bool also_started) {
+static void replies_fail(qr_server *server, bool also_started) {
     qr_http_error error;
     drain_error(&error);
-    QR_LIST_EACH_SAFE (node, following, &server->jobs) {
-        qr_job *job = QR_LIST_ENTRY(node, qr_job, node);
-        if (also_started || !job->started) qr_job_fail(job, &error);
+    QR_LIST_EACH_SAFE (node, following, &server->replies) {
+        qr_reply *reply = QR_LIST_ENTRY(node, qr_reply, node);
+        if (also_started || !reply->started) qr_reply_fail(reply, &error);
     }
     qr_connection_flush_dirty(server);
 }
@@ -28,7 +28,7 @@ static void drain_over(uv_timer_t *timer) {
     qr_server *server = timer->data;
     server->drain_limit_passed = true;
     server->result = QUIRE_TIMED_OUT;
-    jobs_fail(server, true);
+    replies_fail(server, true);
     uv_timer_start(timer, drain_flush_over, QR_DRAIN_FLUSH_MS, 0);
     qr_drain_advance(server);
 }
@@ -38,7 +38,7 @@ void qr_drain_begin(qr_server *server) {
     server->state = QR_SERVER_DRAINING;
     qr_log_info(server->config.log, "drain", QR_INT("connections", server->connection_count));
     uv_timer_start(&server->drain_timer, drain_over, server->config.drain_ms, 0);
-    jobs_fail(server, false);
+    replies_fail(server, false);
     QR_LIST_EACH_SAFE (node, following, &server->connections) {
         qr_connection_close_idle(QR_LIST_ENTRY(node, qr_connection, node));
     }
@@ -52,7 +52,7 @@ static bool connection_is_busy(const qr_connection *c) {
 }
 
 void qr_drain_advance(qr_server *server) {
-    if (server->state != QR_SERVER_DRAINING || server->tasks_in_pool || !qr_list_empty(&server->jobs)) return;
+    if (server->state != QR_SERVER_DRAINING || server->tasks_in_pool || !qr_list_empty(&server->replies)) return;
     QR_LIST_EACH (node, &server->connections) {
         if (connection_is_busy(QR_LIST_ENTRY(node, qr_connection, node))) return;
     }

@@ -9,14 +9,14 @@
 
 /* ---- shared parts ---- */
 
-static void reply_open(qr_json *json, const qr_job *job, bool chunk) {
-    const char *object = !job->generation->chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
+static void reply_open(qr_json *json, const qr_reply *reply, bool chunk) {
+    const char *object = !reply->generation->chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
     qr_json_open(json, '{');
-    qr_json_put_text(json, "id", job->id);
+    qr_json_put_text(json, "id", reply->id);
     qr_json_put_text(json, "object", object);
-    qr_json_put_uint(json, "created", job->created_s);
-    qr_json_put_text(json, "model", quire_model_get_info(job->server->model)->name);
-    qr_json_put_text(json, "system_fingerprint", job->server->fingerprint);
+    qr_json_put_uint(json, "created", reply->created_s);
+    qr_json_put_text(json, "model", quire_model_get_info(reply->server->model)->name);
+    qr_json_put_text(json, "system_fingerprint", reply->server->fingerprint);
 }
 
 static void put_usage(qr_json *json, const qr_usage *usage) {
@@ -49,14 +49,14 @@ static void put_timings(qr_json *json, const qr_usage *usage) {
 }
 
 /* Why each prompt's hit was as long as it was. */
-static void put_explanation(qr_json *json, const qr_job *job) {
+static void put_explanation(qr_json *json, const qr_reply *reply) {
     qr_json_key(json, "kv");
     qr_json_open(json, '[');
-    for (uint32_t i = 0; i < job->generation->prompt_count; i++) {
-        const quire_kv_match *match = &job->parts[i].match;
+    for (uint32_t i = 0; i < reply->generation->prompt_count; i++) {
+        const quire_kv_match *match = &reply->parts[i].match;
         qr_json_open(json, '{');
         qr_json_put_uint(json, "prompt_index", i);
-        qr_json_put_uint(json, "prompt_tokens", job->generation->prompts[i].tokens.count);
+        qr_json_put_uint(json, "prompt_tokens", reply->generation->prompts[i].tokens.count);
         qr_json_put_uint(json, "matched_tokens", match->token_count);
         qr_json_put_uint(json, "matched_blocks", match->block_count);
         qr_json_put_uint(json, "tail_tokens", match->tail_tokens);
@@ -67,10 +67,10 @@ static void put_explanation(qr_json *json, const qr_job *job) {
     qr_json_close(json, ']');
 }
 
-static void put_figures(qr_json *json, const qr_job *job) {
-    qr_usage usage = qr_job_usage(job);
+static void put_figures(qr_json *json, const qr_reply *reply) {
+    qr_usage usage = qr_reply_usage(reply);
     put_timings(json, &usage);
-    if (job->generation->explain_cache) put_explanation(json, job);
+    if (reply->generation->explain_cache) put_explanation(json, reply);
 }
 
 static void put_ids(qr_json *json, const char *key, const quire_token *tokens, size_t count) {
@@ -81,8 +81,8 @@ static void put_ids(qr_json *json, const char *key, const quire_token *tokens, s
 }
 
 /* One list for one prompt, a list of lists for several. */
-static void put_prompt_ids(qr_json *json, const qr_job *job) {
-    const qr_generation *g = job->generation;
+static void put_prompt_ids(qr_json *json, const qr_reply *reply) {
+    const qr_generation *g = reply->generation;
     if (g->prompt_count == 1) return put_ids(json, "prompt_token_ids", g->prompts[0].tokens.tokens, g->prompts[0].tokens.count);
     qr_json_key(json, "prompt_token_ids");
     qr_json_open(json, '[');
@@ -96,9 +96,9 @@ static void put_prompt_ids(qr_json *json, const qr_job *job) {
 
 /* ---- a choice ---- */
 
-static void put_logprobs(qr_json *json, const qr_job *job, const qr_choice *choice) {
-    const qr_generation *g = job->generation;
-    const qr_tokenizer *tokenizer = qr_model_tokenizer(job->server->model);
+static void put_logprobs(qr_json *json, const qr_reply *reply, const qr_choice *choice) {
+    const qr_generation *g = reply->generation;
+    const qr_tokenizer *tokenizer = qr_model_tokenizer(reply->server->model);
     qr_json_key(json, "logprobs");
     if (!g->logprobs) qr_json_null(json);
     else if (g->chat) qr_logprobs_chat(json, choice, tokenizer, g->return_token_ids);
@@ -117,11 +117,11 @@ static void put_digests(qr_json *json, const qr_choice *choice) {
     qr_json_close(json, ']');
 }
 
-static void put_choice_extras(qr_json *json, const qr_job *job, const qr_choice *choice) {
-    if (job->generation->return_token_ids)
+static void put_choice_extras(qr_json *json, const qr_reply *reply, const qr_choice *choice) {
+    if (reply->generation->return_token_ids)
         put_ids(json, "token_ids", (const quire_token *)(const void *)choice->tokens.data,
                 choice->tokens.size / sizeof(quire_token));
-    if (job->generation->request.logits_digest) put_digests(json, choice);
+    if (reply->generation->request.logits_digest) put_digests(json, choice);
 }
 
 static void put_text(qr_json *json, const char *key, const qr_choice *choice) {
@@ -129,10 +129,10 @@ static void put_text(qr_json *json, const char *key, const qr_choice *choice) {
     qr_json_string(json, choice->text.data ? choice->text.data : "", choice->text.size);
 }
 
-static void put_whole_choice(qr_json *json, const qr_job *job, const qr_choice *choice) {
+static void put_whole_choice(qr_json *json, const qr_reply *reply, const qr_choice *choice) {
     qr_json_open(json, '{');
     qr_json_put_uint(json, "index", choice->index);
-    if (job->generation->chat) {
+    if (reply->generation->chat) {
         qr_json_key(json, "message");
         qr_json_open(json, '{');
         qr_json_put_text(json, "role", "assistant");
@@ -142,36 +142,36 @@ static void put_whole_choice(qr_json *json, const qr_job *job, const qr_choice *
     } else {
         put_text(json, "text", choice);
     }
-    put_logprobs(json, job, choice);
+    put_logprobs(json, reply, choice);
     qr_json_put_text(json, "finish_reason", qr_finish_name(choice->finish));
-    put_choice_extras(json, job, choice);
+    put_choice_extras(json, reply, choice);
     qr_json_close(json, '}');
 }
 
-void qr_reply_body(const qr_job *job, qr_bytes *out) {
+void qr_reply_json_body(const qr_reply *reply, qr_bytes *out) {
     qr_json json = {.out = out};
-    qr_usage usage = qr_job_usage(job);
-    reply_open(&json, job, false);
+    qr_usage usage = qr_reply_usage(reply);
+    reply_open(&json, reply, false);
     qr_json_key(&json, "choices");
     qr_json_open(&json, '[');
-    for (uint32_t i = 0; i < job->choice_count; i++) put_whole_choice(&json, job, &job->choices[i]);
+    for (uint32_t i = 0; i < reply->choice_count; i++) put_whole_choice(&json, reply, &reply->choices[i]);
     qr_json_close(&json, ']');
     put_usage(&json, &usage);
-    if (job->generation->return_token_ids) put_prompt_ids(&json, job);
-    put_figures(&json, job);
+    if (reply->generation->return_token_ids) put_prompt_ids(&json, reply);
+    put_figures(&json, reply);
     qr_json_close(&json, '}');
 }
 
 /* ---- chunks ---- */
 
 /* usage is null in all chunks but the one that has it, when it was asked for. */
-static void chunk_close(qr_json *json, const qr_job *job) {
-    if (job->generation->include_usage) qr_json_put_null(json, "usage");
+static void chunk_close(qr_json *json, const qr_reply *reply) {
+    if (reply->generation->include_usage) qr_json_put_null(json, "usage");
     qr_json_close(json, '}');
 }
 
-static void chunk_choice_open(qr_json *json, const qr_job *job, uint32_t index) {
-    reply_open(json, job, true);
+static void chunk_choice_open(qr_json *json, const qr_reply *reply, uint32_t index) {
+    reply_open(json, reply, true);
     qr_json_key(json, "choices");
     qr_json_open(json, '[');
     qr_json_open(json, '{');
@@ -184,8 +184,8 @@ static void chunk_choice_close(qr_json *json, const char *finish) {
     qr_json_close(json, ']');
 }
 
-static void put_empty_delta(qr_json *json, const qr_job *job) {
-    if (job->generation->chat) {
+static void put_empty_delta(qr_json *json, const qr_reply *reply) {
+    if (reply->generation->chat) {
         qr_json_key(json, "delta");
         qr_json_open(json, '{');
         qr_json_close(json, '}');
@@ -195,9 +195,9 @@ static void put_empty_delta(qr_json *json, const qr_job *job) {
     qr_json_put_null(json, "logprobs");
 }
 
-void qr_reply_role(const qr_job *job, const qr_choice *choice, qr_bytes *out) {
+void qr_reply_json_role(const qr_reply *reply, const qr_choice *choice, qr_bytes *out) {
     qr_json json = {.out = out};
-    chunk_choice_open(&json, job, choice->index);
+    chunk_choice_open(&json, reply, choice->index);
     qr_json_key(&json, "delta");
     qr_json_open(&json, '{');
     qr_json_put_text(&json, "role", "assistant");
@@ -205,14 +205,14 @@ void qr_reply_role(const qr_job *job, const qr_choice *choice, qr_bytes *out) {
     qr_json_close(&json, '}');
     qr_json_put_null(&json, "logprobs");
     chunk_choice_close(&json, NULL);
-    if (job->generation->return_token_ids && choice->index == 0) put_prompt_ids(&json, job);
-    chunk_close(&json, job);
+    if (reply->generation->return_token_ids && choice->index == 0) put_prompt_ids(&json, reply);
+    chunk_close(&json, reply);
 }
 
-void qr_reply_chunk(const qr_job *job, const qr_choice *choice, qr_bytes *out) {
+void qr_reply_json_chunk(const qr_reply *reply, const qr_choice *choice, qr_bytes *out) {
     qr_json json = {.out = out};
-    chunk_choice_open(&json, job, choice->index);
-    if (job->generation->chat) {
+    chunk_choice_open(&json, reply, choice->index);
+    if (reply->generation->chat) {
         qr_json_key(&json, "delta");
         qr_json_open(&json, '{');
         put_text(&json, "content", choice);
@@ -220,45 +220,45 @@ void qr_reply_chunk(const qr_job *job, const qr_choice *choice, qr_bytes *out) {
     } else {
         put_text(&json, "text", choice);
     }
-    put_logprobs(&json, job, choice);
-    put_choice_extras(&json, job, choice);
+    put_logprobs(&json, reply, choice);
+    put_choice_extras(&json, reply, choice);
     chunk_choice_close(&json, NULL);
-    chunk_close(&json, job);
+    chunk_close(&json, reply);
 }
 
-void qr_reply_finish(const qr_job *job, const qr_choice *choice, bool figures, qr_bytes *out) {
+void qr_reply_json_finish(const qr_reply *reply, const qr_choice *choice, bool figures, qr_bytes *out) {
     qr_json json = {.out = out};
-    chunk_choice_open(&json, job, choice->index);
-    put_empty_delta(&json, job);
+    chunk_choice_open(&json, reply, choice->index);
+    put_empty_delta(&json, reply);
     chunk_choice_close(&json, qr_finish_name(choice->finish));
-    if (!job->generation->chat && job->generation->return_token_ids && choice->index == 0) put_prompt_ids(&json, job);
-    if (figures) put_figures(&json, job);
-    chunk_close(&json, job);
+    if (!reply->generation->chat && reply->generation->return_token_ids && choice->index == 0) put_prompt_ids(&json, reply);
+    if (figures) put_figures(&json, reply);
+    chunk_close(&json, reply);
 }
 
-void qr_reply_progress(const qr_job *job, uint32_t part, uint32_t processed_tokens, qr_bytes *out) {
+void qr_reply_json_progress(const qr_reply *reply, uint32_t part, uint32_t processed_tokens, qr_bytes *out) {
     qr_json json = {.out = out};
-    chunk_choice_open(&json, job, part * job->generation->n);
-    put_empty_delta(&json, job);
+    chunk_choice_open(&json, reply, part * reply->generation->n);
+    put_empty_delta(&json, reply);
     chunk_choice_close(&json, NULL);
     qr_json_key(&json, "prompt_progress");
     qr_json_open(&json, '{');
-    qr_json_put_uint(&json, "total", job->generation->prompts[part].tokens.count);
-    qr_json_put_uint(&json, "cache", job->parts[part].match.token_count);
+    qr_json_put_uint(&json, "total", reply->generation->prompts[part].tokens.count);
+    qr_json_put_uint(&json, "cache", reply->parts[part].match.token_count);
     qr_json_put_uint(&json, "processed", processed_tokens);
-    qr_json_put_uint(&json, "time_ms", (qr_clock_us() - job->arrived_us) / 1000);
+    qr_json_put_uint(&json, "time_ms", (qr_clock_us() - reply->arrived_us) / 1000);
     qr_json_close(&json, '}');
-    chunk_close(&json, job);
+    chunk_close(&json, reply);
 }
 
-void qr_reply_usage(const qr_job *job, qr_bytes *out) {
+void qr_reply_json_usage(const qr_reply *reply, qr_bytes *out) {
     qr_json json = {.out = out};
-    qr_usage usage = qr_job_usage(job);
-    reply_open(&json, job, true);
+    qr_usage usage = qr_reply_usage(reply);
+    reply_open(&json, reply, true);
     qr_json_key(&json, "choices");
     qr_json_open(&json, '[');
     qr_json_close(&json, ']');
     put_usage(&json, &usage);
-    put_figures(&json, job);
+    put_figures(&json, reply);
     qr_json_close(&json, '}');
 }

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "runtime/server/endpoints.h"
-#include "runtime/server/job.h"
+#include "runtime/server/reply.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +126,7 @@ static void task_send(qr_task *task) {
     qr_bytes_deinit(&task->body);
     if (task->answer.failed) qr_http_refuse(&task->error, 503, NULL, "out of memory");
     if (task->error.status) return qr_connection_refuse(c, &task->error);
-    if (task->generation) return qr_job_start(task);
+    if (task->generation) return qr_reply_start(task);
     const char *type = task->content_type ? task->content_type : "application/json";
     qr_connection_reply(c, 200, type, task->answer.data ? task->answer.data : "", task->answer.size);
 }

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "runtime/server/connection.h"
-#include "runtime/server/job.h"
+#include "runtime/server/reply.h"
 #include "runtime/server/server_internal.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ uint32_t qr_server_retry_after_s(const qr_server *server) {
 static void server_take_events(qr_server *server) {
     for (int batch = 0; batch < QR_EVENT_BATCHES_MAX; batch++) {
         size_t count = quire_engine_poll(server->engine, server->events, QR_EVENT_BATCH);
-        for (size_t i = 0; i < count; i++) qr_job_event(server, &server->events[i]);
+        for (size_t i = 0; i < count; i++) qr_reply_event(server, &server->events[i]);
         qr_connection_flush_dirty(server);
         if (count < QR_EVENT_BATCH) return;
     }
@@ -86,8 +86,8 @@ static void on_signal(uv_signal_t *signal, int number) {
 static void on_tick(uv_timer_t *timer) {
     qr_server *server = timer->data;
     uint64_t now_us = qr_clock_us();
-    QR_LIST_EACH_SAFE (node, following, &server->jobs) {
-        qr_job_tick(QR_LIST_ENTRY(node, qr_job, node), now_us);
+    QR_LIST_EACH_SAFE (node, following, &server->replies) {
+        qr_reply_tick(QR_LIST_ENTRY(node, qr_reply, node), now_us);
     }
     qr_connection_flush_dirty(server);
     QR_LIST_EACH_SAFE (node, following, &server->connections) {
@@ -204,7 +204,7 @@ quire_status qr_server_create(const qr_server_config *config, qr_server **out, q
     handles_init(server);
     qr_list_init(&server->connections);
     qr_list_init(&server->dirty);
-    qr_list_init(&server->jobs);
+    qr_list_init(&server->replies);
     server->created_s = qr_clock_wall_ms() / 1000;
     if (getrandom(&server->random, sizeof server->random, GRND_NONBLOCK) < 0) server->random.state = qr_clock_ns();
     json_object_seed(0); /* before any thread parses */
@@ -272,10 +272,10 @@ static void handle_close(uv_handle_t *handle, void *argument) {
     if (!uv_is_closing(handle)) uv_close(handle, NULL);
 }
 
-/* Jobs whose DONE never came, because the engine went first or the end was sudden. */
-static void jobs_abandon(qr_server *server) {
-    QR_LIST_EACH_SAFE (node, following, &server->jobs) {
-        qr_job_abandon(QR_LIST_ENTRY(node, qr_job, node));
+/* Replies whose DONE never came, because the engine went first or the end was sudden. */
+static void replies_abandon(qr_server *server) {
+    QR_LIST_EACH_SAFE (node, following, &server->replies) {
+        qr_reply_abandon(QR_LIST_ENTRY(node, qr_reply, node));
     }
 }
 
@@ -286,7 +286,7 @@ void qr_server_destroy(qr_server *server) {
     connections_close(server);
     uv_walk(&server->loop, handle_close, NULL);
     while (uv_run(&server->loop, UV_RUN_DEFAULT)) {} /* a drain may stop it once more */
-    jobs_abandon(server);
+    replies_abandon(server);
     int busy = uv_loop_close(&server->loop);
     QR_ASSERT(busy == 0);
     uv_mutex_destroy(&server->handover_lock);

@@ -15,7 +15,7 @@
 #include <uv.h>
 
 typedef struct qr_connection qr_connection;
-typedef struct qr_job qr_job;
+typedef struct qr_reply qr_reply;
 
 enum {
     QR_EVENT_BATCH = 128,           /* events taken from the engine at a time */
@@ -64,10 +64,10 @@ struct qr_server {
 
     qr_list connections;
     uint32_t connection_count;
-    qr_list dirty; /* connections with output to flush */
-    qr_list jobs;  /* generations that the engine knows */
+    qr_list dirty;   /* connections with output to flush */
+    qr_list replies; /* generations that the engine knows */
     uint32_t tasks_in_pool;
-    qr_live_table live;  /* engine request id -> job */
+    qr_live_table live;  /* engine request id -> reply */
     quire_event *events; /* [QR_EVENT_BATCH] */
     size_t body_bytes;   /* of all tasks */
     char *read_buffer;   /* [QR_READ_BYTES], shared: each read is consumed at once */
