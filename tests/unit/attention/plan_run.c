@@ -6,10 +6,6 @@
 
 #include "tests/unit/attention/scene.h"
 
-/* Keys, values and queries are as scene.c makes them: values within 2. The error of a score grows with key_dim; measured
- * 1.4e-6 at 64, 3.3e-6 at 128. The bound leaves room for other seeds and none for a token dropped or doubled. */
-static double distance_max(const scene *s) { return 1e-6 + 3e-8 * s->shape.key_dim; }
-
 static const char *const paths[] = {"scalar", "avx2", "avx512"};
 
 static float *rows_buffer(const scene *s) {
@@ -55,7 +51,7 @@ static void check_scene(scene *s, const char *name) {
     float *expect = rows_buffer(s);
     scene_run(s, "scalar", 1, UINT32_MAX, 0, s->row_count, expect);
     double distance = scene_distance(s, expect, s->row_count > 20 ? 7 : 1);
-    cr_assert(distance <= distance_max(s), "%s: %g from double precision", name, distance);
+    cr_assert(distance <= scene_distance_max(s), "%s: %g from double precision", name, distance);
     check_paths(s, name, expect);
     const char *fast = scene_path("avx512") ? "avx512" : scene_path("avx2") ? "avx2" : "scalar";
     check_cut(s, name, fast, 1, s->row_count > 40 ? 37 : 1, expect);

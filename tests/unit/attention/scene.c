@@ -121,9 +121,11 @@ void scene_run(const scene *s, const char *path, int threads, uint32_t cells_max
                            .table_begin = s->table_begin,
                            .block_ids = s->ids};
     memset(out, 0xff, count * scene_row_count(s) * sizeof *out);
+    qr_alloc_guard_enter();
     qr_attn_plan_make(plan, &batch);
     qr_attn_plan_run(plan, scene_path(path), pool, &s->memory, SCENE_LAYER,
                      s->q + (size_t)row * s->shape.head_count * s->shape.key_dim, out);
+    QR_ASSERT(qr_alloc_guard_leave() == 0);
     qr_compute_pool_destroy(pool);
     qr_attn_plan_destroy(plan);
 }
