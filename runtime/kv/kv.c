@@ -140,21 +140,27 @@ static bool kv_namespace_idle(void *owner, quire_namespace_id id) {
 
 static void kv_nothing_resident(void *owner, const quire_block_id *blocks) { QR_ASSERT(owner == NULL && blocks == NULL); }
 
-/* A place for a new key: unused, or of an idle namespace, whose ghosts go with it. */
-static quire_namespace_id kv_namespace_place(quire_kv *kv) {
-    quire_namespace_id id = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_idle, kv);
-    if (id != KV_INDEX_NONE && qr_namespaces_in_use(&kv->namespaces, id)) {
-        qr_tree_forget(&kv->tree, id, kv_nothing_resident, NULL);
-        qr_namespaces_remove(&kv->namespaces, id);
-    }
-    return id;
+/* Takes an idle namespace out of use; its ghosts go with it. */
+static void kv_namespace_drop(quire_kv *kv, quire_namespace_id id) {
+    qr_tree_forget(&kv->tree, id, kv_nothing_resident, NULL);
+    qr_namespaces_remove(&kv->namespaces, id);
+}
+
+/* A place for a new key of so many bytes, for which idle namespaces give way; KV_INDEX_NONE when there is none. */
+static quire_namespace_id kv_namespace_place(quire_kv *kv, size_t key_bytes) {
+    quire_namespace_id place = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_idle, kv);
+    if (place == KV_INDEX_NONE) return place;
+    if (qr_namespaces_in_use(&kv->namespaces, place)) kv_namespace_drop(kv, place);
+    for (quire_namespace_id id = 1; id < kv->namespaces.count && !qr_namespaces_fits(&kv->namespaces, key_bytes); id++)
+        if (qr_namespaces_in_use(&kv->namespaces, id) && kv_namespace_idle(kv, id)) kv_namespace_drop(kv, id);
+    return qr_namespaces_fits(&kv->namespaces, key_bytes) ? place : KV_INDEX_NONE;
 }
 
 quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_bytes, quire_namespace_id *id) {
     quire_namespace_id found = qr_namespaces_find(&kv->namespaces, key, key_bytes);
     *id = 0;
     if (found == KV_INDEX_NONE) {
-        found = kv_namespace_place(kv);
+        found = kv_namespace_place(kv, key_bytes);
         if (found == KV_INDEX_NONE || !qr_namespaces_add(&kv->namespaces, found, key, key_bytes)) return QUIRE_NO_MEMORY;
     }
     kv->namespaces.entries[found].open_count++;

@@ -11,7 +11,9 @@ void qr_namespaces_init(qr_namespaces *namespaces, uint32_t count, qr_arena *are
     uint32_t buckets = 1;
     while (buckets < count) buckets *= 2;
     *namespaces = (qr_namespaces){.count = count, .bucket_mask = buckets - 1, .free_chunk = NONE};
-    namespaces->chunk_count = (uint32_t)((uint64_t)count * QR_NAMESPACE_KEY_BYTES / QR_NAMESPACE_CHUNK_BYTES);
+    uint64_t key_bytes = (uint64_t)count * QR_NAMESPACE_KEY_BYTES;
+    if (key_bytes < QR_NAMESPACE_STORE_BYTES) key_bytes = QR_NAMESPACE_STORE_BYTES;
+    namespaces->chunk_count = (uint32_t)(key_bytes / QR_NAMESPACE_CHUNK_BYTES);
     namespaces->entries = qr_arena_take(arena, count, sizeof *namespaces->entries);
     namespaces->buckets = qr_arena_take(arena, buckets, sizeof *namespaces->buckets);
     namespaces->chunks = qr_arena_take(arena, namespaces->chunk_count, sizeof *namespaces->chunks);
@@ -62,9 +64,13 @@ static uint32_t namespace_store_key(qr_namespaces *namespaces, const unsigned ch
     return first;
 }
 
+bool qr_namespaces_fits(const qr_namespaces *namespaces, size_t key_bytes) {
+    return key_bytes <= (size_t)namespaces->free_chunk_count * QR_NAMESPACE_CHUNK_BYTES;
+}
+
 bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes) {
     QR_ASSERT(id < namespaces->count && !namespaces->entries[id].in_use);
-    if (key_bytes > (size_t)namespaces->free_chunk_count * QR_NAMESPACE_CHUNK_BYTES) return false;
+    if (!qr_namespaces_fits(namespaces, key_bytes)) return false;
     uint64_t hash = qr_hash_bytes(key, key_bytes, 0);
     uint32_t *bucket = &namespaces->buckets[hash & namespaces->bucket_mask];
     namespaces->entries[id] = (qr_namespace){.hash = hash,

@@ -1,7 +1,8 @@
 /* namespaces.h - keys of any bytes and the small ids they get.
  *
  * Keys are compared byte by byte, never by hash alone: only equal keys may share KV. Their bytes lie in chunks of a fixed
- * store (QR_NAMESPACE_KEY_BYTES a namespace on average), so a few long keys fit beside many short ones.
+ * store (QR_NAMESPACE_KEY_BYTES a namespace on average and never less than QR_NAMESPACE_STORE_BYTES), so a few long keys
+ * fit beside many short ones.
  *
  * An id is in use from its first open until another key needs its place; it gives way only while nobody holds it open, no
  * sequence is in it and nothing is cached in it. Id 0 is the empty key and never gives way.
@@ -15,7 +16,12 @@
 
 #include "blockmgr/arena.h"
 
-enum { QR_NAMESPACES_DEFAULT = 1024, QR_NAMESPACE_KEY_BYTES = 256, QR_NAMESPACE_CHUNK_BYTES = 60 };
+enum {
+    QR_NAMESPACES_DEFAULT = 1024,
+    QR_NAMESPACE_KEY_BYTES = 256,
+    QR_NAMESPACE_STORE_BYTES = 65536,
+    QR_NAMESPACE_CHUNK_BYTES = 60
+};
 
 typedef struct qr_namespace_chunk {
     unsigned char bytes[QR_NAMESPACE_CHUNK_BYTES];
@@ -49,6 +55,8 @@ void qr_namespaces_init(qr_namespaces *namespaces, uint32_t count, qr_arena *are
 
 /* The id of a key, or UINT32_MAX. */
 quire_namespace_id qr_namespaces_find(const qr_namespaces *namespaces, const void *key, size_t key_bytes);
+/* A key of so many bytes could be entered now. */
+bool qr_namespaces_fits(const qr_namespaces *namespaces, size_t key_bytes);
 /* Enters a new key at a place that is not in use. False when its bytes do not fit. */
 bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes);
 void qr_namespaces_remove(qr_namespaces *namespaces, quire_namespace_id id);
