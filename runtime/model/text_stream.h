@@ -14,14 +14,15 @@ enum { QR_STOP_STRINGS_MAX = 16 };
 
 typedef struct qr_text_stream qr_text_stream;
 
-/* Keeps copies of the stop strings (any bytes, none empty). Errors: INVALID, NO_MEMORY. show_control: control tokens are
- * printed by name instead of being left out. */
+/* Keeps copies of the stop strings (UTF-8, none empty). Errors: INVALID, NO_MEMORY. show_control: control tokens are
+ * printed by name instead of being left out; a stop that is the name of one is met by the token either way. */
 QUIRE_MUST_CHECK quire_status qr_text_stream_create(const qr_tokenizer *tokenizer, const qr_text *stops, uint32_t stop_count,
                                                     bool show_control, qr_text_stream **stream);
 void qr_text_stream_destroy(qr_text_stream *stream);
 
-/* Feeds one token. *text gets what may be sent now (borrowed until the next call; may be empty). Returns true when a stop
- * string was completed: then *text ends right before it and nothing more may be fed. */
+/* Feeds one token; allocates nothing. The stop that ends first counts, of those that end together the one that began first,
+ * wherever tokens begin and end. *text gets what may be sent now (borrowed until the next call; may be empty). Returns true
+ * when a stop string was completed: then *text ends right before it and nothing more may be fed. */
 bool qr_text_stream_push(qr_text_stream *stream, quire_token token, qr_text *text);
 /* The reply is over without a stop: gives the held tail. */
 void qr_text_stream_finish(qr_text_stream *stream, qr_text *text);

@@ -123,6 +123,7 @@ static quire_status take_tokens(builder *b) {
         if (status) return status;
         bool word = take_text(b, i, to);
         to += t->texts[i].size;
+        if (t->texts[i].size > t->longest_bytes) t->longest_bytes = t->texts[i].size;
         if (word) qr_token_table_insert(&t->words, (quire_token)i);
         if (t->kinds[i] == QR_TOKEN_CONTROL || t->kinds[i] == QR_TOKEN_USER_DEFINED) {
             qr_token_table_insert(&t->named, (quire_token)i);
@@ -293,9 +294,20 @@ quire_token qr_tokenizer_find(const qr_tokenizer *t, const char *text, size_t si
     return token >= 0 ? token : qr_token_table_find(&t->words, (qr_text){text, size});
 }
 
+quire_token qr_tokenizer_find_control(const qr_tokenizer *t, const char *text, size_t size, size_t at, size_t *found_at) {
+    for (;;) {
+        const qr_added_token *found = qr_added_set_find(&t->added_and_control, (qr_text){text, size}, at, found_at);
+        if (!found) return -1;
+        if (qr_tokenizer_is_control(t, found->id)) return found->id;
+        at = *found_at + found->text.size;
+    }
+}
+
 qr_text qr_tokenizer_bytes(const qr_tokenizer *t, quire_token token) {
     return in_range(t, token) ? t->texts[token] : (qr_text){"", 0};
 }
+
+size_t qr_tokenizer_longest_bytes(const qr_tokenizer *t) { return t->longest_bytes; }
 
 quire_status qr_tokenizer_decode(const qr_tokenizer *t, const quire_token *tokens, size_t count, bool show_control,
                                  char **bytes, size_t *size, size_t *bad) {

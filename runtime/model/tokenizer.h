@@ -2,7 +2,8 @@
  *
  * Pre-tokenizers: "gpt-2", "smollm", "llama-bpe", "qwen2" (also by the aliases that GGUF files use). Time is near linear
  * in the text and the stack is bounded on any input. Text may hold any bytes; NUL is an ordinary character; bytes that
- * are not UTF-8 are tokenized as bytes.
+ * are not UTF-8 are tokenized as bytes. A byte for which the vocabulary has no token is left out, as the reference
+ * tokenizers do (SmolLM2 has none for U+0004 and five other control characters). qwen2's text is brought to NFC first.
  *
  * Thread: read-only after create; encode takes its scratch from the caller's qr_token_buffer.
  */
@@ -58,8 +59,12 @@ uint32_t qr_tokenizer_end_tokens(const qr_tokenizer *tokenizer, const quire_toke
 bool qr_tokenizer_is_control(const qr_tokenizer *tokenizer, quire_token token);
 /* The token with exactly this text (control tokens included), or -1. */
 quire_token qr_tokenizer_find(const qr_tokenizer *tokenizer, const char *text, size_t size);
+/* The first control token in the text at or after `at`, or -1; *found_at gets its place, or size. For a template's own text. */
+quire_token qr_tokenizer_find_control(const qr_tokenizer *tokenizer, const char *text, size_t size, size_t at,
+                                      size_t *found_at);
 /* The bytes a token stands for; control tokens give their name. Borrowed. Out of range: empty. */
 qr_text qr_tokenizer_bytes(const qr_tokenizer *tokenizer, quire_token token);
+size_t qr_tokenizer_longest_bytes(const qr_tokenizer *tokenizer); /* of any token */
 
 /* A growing list of ids and the working memory of encode; zero-initialised, reusable. */
 typedef struct qr_token_buffer {

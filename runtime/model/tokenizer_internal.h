@@ -14,6 +14,7 @@ struct qr_tokenizer {
     uint32_t token_count;
     qr_text *texts; /* [token_count] in bytes */
     char *bytes;
+    size_t longest_bytes;         /* of a token */
     uint8_t *kinds;               /* [token_count] qr_token_kind */
     qr_token_table words;         /* ordinary tokens */
     qr_token_table named;         /* control and user-defined tokens */
