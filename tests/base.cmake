@@ -30,7 +30,7 @@ if(NOT QUIRE_SANITIZE AND TARGET quire-kv)
   qr_house_test(exports_kv COMMAND Python3::Interpreter ${QUIRE_HOUSE}/exports.py $<TARGET_FILE:quire-kv>
     ${QUIRE_API}/status.h ${QUIRE_API}/types.h ${QUIRE_API}/kv.h)
 endif()
-if(NOT QUIRE_SANITIZE AND TARGET quire-full)
-  qr_house_test(exports COMMAND Python3::Interpreter ${QUIRE_HOUSE}/exports.py $<TARGET_FILE:quire-full>
+if(NOT QUIRE_SANITIZE AND TARGET quire)
+  qr_house_test(exports COMMAND Python3::Interpreter ${QUIRE_HOUSE}/exports.py $<TARGET_FILE:quire>
     ${QUIRE_API}/status.h ${QUIRE_API}/types.h ${QUIRE_API}/kv.h ${QUIRE_API}/model.h ${QUIRE_API}/engine.h)
 endif()

@@ -151,8 +151,7 @@ static int daemon_run(daemon_state *d) {
     pthread_join(loader, NULL);
     bool failed = d->failed;
     if (daemon_close(d) != QUIRE_OK || failed) return qr_terminal_fail("serve", &d->error);
-    if (drained != QUIRE_OK) qr_log_warn(&d->log, "drain_limit", QR_STR("status", quire_status_name(drained)));
-    return 0;
+    return drained == QUIRE_OK ? 0 : 1; /* 1: answers were cut off, by the limit or a second signal */
 }
 
 /* ---- arguments ---- */

@@ -118,7 +118,7 @@ bool qr_choice_push(qr_choice *choice, const quire_event *event, const qr_genera
     return stopped;
 }
 
-void qr_choice_end(qr_choice *choice, quire_finish finish) {
+void qr_choice_finish(qr_choice *choice, quire_finish finish) {
     QR_ASSERT(!choice->ended);
     qr_text given;
     qr_text_stream_finish(choice->stream, &given);

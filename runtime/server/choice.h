@@ -52,7 +52,7 @@ void qr_choice_push_prompt(qr_choice *choice, quire_token token, const quire_eve
 bool qr_choice_push(qr_choice *choice, const quire_event *event, const qr_generation *generation,
                     const qr_tokenizer *tokenizer);
 /* The engine's end of it. Gives the held text. */
-void qr_choice_end(qr_choice *choice, quire_finish finish);
+void qr_choice_finish(qr_choice *choice, quire_finish finish);
 
 /* There is something that a chunk would carry. */
 bool qr_choice_has_news(const qr_choice *choice);

@@ -314,7 +314,7 @@ static void on_token(qr_reply *reply, qr_reply_part *part, qr_choice *choice, co
 
 static void on_choice_done(qr_reply *reply, qr_choice *choice, const quire_event *event) {
     if (choice->ended || event->finish == QUIRE_FINISH_ERROR || event->finish == QUIRE_FINISH_CANCELLED) return;
-    qr_choice_end(choice, event->finish);
+    qr_choice_finish(choice, event->finish);
     reply_choice_ended(reply, choice);
 }
 
@@ -323,7 +323,7 @@ static void part_close_choices(qr_reply *reply, const qr_reply_part *part, quire
     uint32_t n = reply->generation->n, first = (uint32_t)(part - reply->parts) * n;
     for (uint32_t i = first; i < first + n; i++) {
         if (reply->choices[i].ended) continue;
-        qr_choice_end(&reply->choices[i], finish);
+        qr_choice_finish(&reply->choices[i], finish);
         reply_choice_ended(reply, &reply->choices[i]);
     }
 }
