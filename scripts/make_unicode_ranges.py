@@ -4,10 +4,10 @@
     make_unicode_ranges.py > runtime/model/unicode_ranges.h
 
 The answers come from the `tokenizers` package itself (its regular expressions for \\p{L} and \\p{N}, its Digits
-pre-tokenizer for "numeric"), so ids agree on every input, whatever Unicode version the system's libraries have.
+pre-tokenizer for "numeric", its NFC for what joins), so ids agree on every input, whatever Unicode version the system's libraries have.
 """
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
@@ -27,6 +27,20 @@ def numeric():
     """Code points that Digits isolates (Rust's char::is_numeric, of a later Unicode than the regular expressions)."""
     splitter = pre_tokenizers.Digits(individual_digits=True)
     return {c for c in CODE_POINTS if len(splitter.pre_tokenize_str("a" + chr(c))) == 2}
+
+
+def joining():
+    """Code points that its NFC moves, takes apart or puts together; the others are as nothing to it."""
+    decompose = normalizers.NFD().normalize_str
+    found = {0x345}
+    for code_point in CODE_POINTS:
+        text = chr(code_point)
+        if decompose(text) != text:
+            found.add(code_point)
+            found.update(map(ord, decompose(text)))
+        elif decompose("q\u0345" + text) != "q\u0345" + text:  # U+0345 has the highest combining class
+            found.add(code_point)
+    return found
 
 
 def ranges(classes):
@@ -56,6 +70,10 @@ def main():
     print("/* clang-format off */\nstatic const unicode_range unicode_ranges[] = {")
     for first, last, name in ranges(classes):
         print(f"    {{0x{first:04x}, 0x{last:04x}, {name}}},")
+    print("};\n\n/* What takes part in the reference's NFC, which knows Unicode 9. */")
+    print("static const unicode_range unicode_joining_ranges[] = {")
+    for first, last, _ in ranges(dict.fromkeys(joining(), "QR_UNICODE_OTHER")):
+        print(f"    {{0x{first:04x}, 0x{last:04x}, QR_UNICODE_OTHER}},")
     print("};\n/* clang-format on */\n#endif")
 
 

@@ -36,3 +36,11 @@ target_include_directories(test_golden_chat PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/
 target_link_libraries(test_golden_chat PRIVATE qr_model qr_attention qr_base PkgConfig::JANSSON m)
 add_test(NAME golden.chat_templates COMMAND test_golden_chat ${QUIRE_GOLDEN_DATA}/chat_templates.jsonl)
 set_tests_properties(golden.chat_templates PROPERTIES TIMEOUT 60 LABELS "golden;quick")
+
+find_package(Python3 COMPONENTS Interpreter)
+set(QUIRE_TEST_PYTHON ${Python3_EXECUTABLE} CACHE FILEPATH "Python that has the packages of the tests")
+if(QUIRE_TEST_PYTHON) # against the tokenizers package; skipped where Python does not have it
+  add_test(NAME golden.tokenizer_differential COMMAND ${QUIRE_TEST_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/golden/tokenizer_differential.py $<TARGET_FILE:test_tokenizer_driver> ${QUIRE_GOLDEN_DATA})
+  set_tests_properties(golden.tokenizer_differential PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS "golden;full")
+endif()

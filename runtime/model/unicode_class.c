@@ -22,19 +22,19 @@ static bool is_space(uint32_t c) {
     }
 }
 
-static qr_unicode_class find_range(uint32_t c) {
-    size_t low = 0, high = sizeof unicode_ranges / sizeof unicode_ranges[0];
+static const unicode_range *find_range(const unicode_range *ranges, size_t count, uint32_t c) {
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (c > unicode_ranges[middle].last) {
+        if (c > ranges[middle].last) {
             low = middle + 1;
-        } else if (c < unicode_ranges[middle].first) {
+        } else if (c < ranges[middle].first) {
             high = middle;
         } else {
-            return unicode_ranges[middle].class;
+            return &ranges[middle];
         }
     }
-    return QR_UNICODE_OTHER;
+    return NULL;
 }
 
 qr_unicode_class qr_unicode_class_of(uint32_t c) {
@@ -44,5 +44,11 @@ qr_unicode_class qr_unicode_class_of(uint32_t c) {
         if (c >= '0' && c <= '9') return QR_UNICODE_NUMBER;
         return is_space(c) ? QR_UNICODE_SPACE : QR_UNICODE_OTHER;
     }
-    return is_space(c) ? QR_UNICODE_SPACE : find_range(c);
+    if (is_space(c)) return QR_UNICODE_SPACE;
+    const unicode_range *range = find_range(unicode_ranges, sizeof unicode_ranges / sizeof unicode_ranges[0], c);
+    return range ? range->class : QR_UNICODE_OTHER;
+}
+
+bool qr_unicode_joins(uint32_t c) {
+    return find_range(unicode_joining_ranges, sizeof unicode_joining_ranges / sizeof unicode_joining_ranges[0], c) != NULL;
 }

@@ -6,6 +6,7 @@
 #ifndef QR_MODEL_UNICODE_CLASS_H
 #define QR_MODEL_UNICODE_CLASS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum qr_unicode_class {
@@ -17,4 +18,6 @@ typedef enum qr_unicode_class {
 } qr_unicode_class;
 
 qr_unicode_class qr_unicode_class_of(uint32_t code_point);
+/* Takes part in the reference's normalisation: combines, has a decomposition or is part of one. */
+bool qr_unicode_joins(uint32_t code_point);
 #endif

@@ -7,6 +7,7 @@
 #include <utf8proc.h>
 
 #include "base/assertion.h"
+#include "runtime/model/unicode_class.h"
 #include "runtime/model/unicode_utf8.h"
 
 /* Code points of the longest canonical decomposition (Unicode promises that it stays so). */
@@ -52,12 +53,12 @@ static bool reserve_bytes(qr_nfc *nfc, size_t more) {
     return true;
 }
 
-/* Canonical decomposition of the well-formed run at `in`; *read gets the bytes it took. */
+/* Canonical decomposition of the run at `in` of code points that take part; *read gets the bytes it took. */
 static bool decompose(qr_nfc *nfc, qr_text in, size_t *read, size_t *count) {
     *read = *count = 0;
     while (*read < in.size) {
         qr_utf8 c = qr_utf8_read(in.data + *read, in.size - *read);
-        if (c.kind != QR_UTF8_CHARACTER) break;
+        if (c.kind != QR_UTF8_CHARACTER || !qr_unicode_joins(c.code_point)) break;
         if (!reserve_code_points(nfc, *count + DECOMPOSITION_MAX)) return false;
         int boundary = 0;
         utf8proc_ssize_t made = utf8proc_decompose_char((int32_t)c.code_point, nfc->code_points + *count, DECOMPOSITION_MAX,
@@ -108,6 +109,17 @@ static bool append_composed(qr_nfc *nfc, size_t count) {
     return true;
 }
 
+/* A code point that takes no part, or a byte that is not UTF-8. */
+static bool copy_next(qr_nfc *nfc, qr_text *in) {
+    qr_utf8 c = qr_utf8_read(in->data, in->size);
+    size_t length = c.kind == QR_UTF8_CHARACTER ? c.length : 1;
+    if (!reserve_bytes(nfc, length)) return false;
+    memcpy(nfc->bytes + nfc->byte_count, in->data, length);
+    nfc->byte_count += length;
+    *in = (qr_text){in->data + length, in->size - length};
+    return true;
+}
+
 bool qr_nfc_normalize(qr_nfc *nfc, qr_text in, qr_text *out) {
     *out = in;
     if (is_unaffected(in)) return true;
@@ -119,9 +131,7 @@ bool qr_nfc_normalize(qr_nfc *nfc, qr_text in, qr_text *out) {
         if (!append_composed(nfc, count)) return false;
         in = (qr_text){in.data + read, in.size - read};
         if (in.size == 0) break;
-        if (!reserve_bytes(nfc, 1)) return false;
-        nfc->bytes[nfc->byte_count++] = *in.data; /* not UTF-8 */
-        in = (qr_text){in.data + 1, in.size - 1};
+        if (!copy_next(nfc, &in)) return false;
     }
     *out = (qr_text){nfc->bytes, nfc->byte_count};
     return true;

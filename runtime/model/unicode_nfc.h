@@ -1,7 +1,7 @@
 /* unicode_nfc.h - Normalization Form C of text that may hold bytes that are not UTF-8 (those stay as they are).
  *
- * Canonical data from libutf8proc. Time is near linear on any input: runs of combining marks are sorted by merging, where
- * the library's own ordering is quadratic.
+ * Canonical data from libutf8proc, for the code points that the reference's NFC knows (unicode_ranges.h). Time is near linear
+ * on any input: runs of combining marks are sorted by merging, where the library's own ordering is quadratic.
  */
 #ifndef QR_MODEL_UNICODE_NFC_H
 #define QR_MODEL_UNICODE_NFC_H

@@ -4,9 +4,11 @@
     tokenizer_differential.py DRIVER DATA_DIR [--model FILE.gguf] [--count N] [--seed S]
 
 For each of the four pre-tokenizers, and for the model's own vocabulary when it is given: N texts, equal ids; decoding gives
-the text back (for qwen2 its NFC, for the model less the bytes that its vocabulary does not have).
+the text back (for qwen2 its NFC, for the model less the bytes that its vocabulary does not have). Exit 77 where the
+packages `tokenizers` and `gguf` are missing.
 """
 import argparse
+import os
 import pathlib
 import random
 import struct
@@ -14,8 +16,12 @@ import subprocess
 import sys
 import tempfile
 
-from make_tokenizer_vocabularies import NAMES, load
-from tokenizer_texts import random_text
+try:
+    from make_tokenizer_vocabularies import NAMES, load
+    from tokenizer_texts import random_text
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
 
 
 def run_driver(driver, path, texts):
@@ -63,7 +69,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("driver")
     parser.add_argument("data", type=pathlib.Path)
-    parser.add_argument("--model")
+    parser.add_argument("--model", default=os.environ.get("QUIRE_MODEL"))
     parser.add_argument("--count", type=int, default=50000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

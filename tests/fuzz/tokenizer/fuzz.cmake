@@ -1,0 +1,6 @@
+qr_fuzz(tokenizer MUTATIONS 3000 ROOMS qr_model qr_attention qr_base)
+foreach(target IN ITEMS replay_tokenizer fuzz_tokenizer)
+  if(TARGET ${target})
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/unit/tokenizer/small_vocabulary.c)
+  endif()
+endforeach()
