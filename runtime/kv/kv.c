@@ -148,6 +148,7 @@ static void kv_namespace_drop(quire_kv *kv, quire_namespace_id id) {
 
 /* A place for a new key of so many bytes, for which idle namespaces give way; KV_INDEX_NONE when there is none. */
 static quire_namespace_id kv_namespace_place(quire_kv *kv, size_t key_bytes) {
+    if (key_bytes > (size_t)kv->namespaces.chunk_count * QR_NAMESPACE_CHUNK_BYTES) return KV_INDEX_NONE;
     quire_namespace_id place = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_idle, kv);
     if (place == KV_INDEX_NONE) return place;
     if (qr_namespaces_in_use(&kv->namespaces, place)) kv_namespace_drop(kv, place);

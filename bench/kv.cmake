@@ -1,0 +1,1 @@
+qr_bench(kv qr_kv qr_prefix_cache qr_blockmgr qr_base)
