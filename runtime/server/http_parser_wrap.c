@@ -182,9 +182,10 @@ void qr_http_parser_destroy(qr_http_parser *p) {
 
 /* Steps to the next (name, value) pair; *at is NULL before the first. */
 static bool header_next(const qr_http_parser *p, const char **at, const char **name, const char **value) {
+    if (p->headers.size == 0) return false;
     const char *end = p->headers.data + p->headers.size;
     const char *next = *at ? *at : p->headers.data;
-    if (!next || next >= end) return false;
+    if (next >= end) return false;
     *name = next;
     *value = next + strlen(next) + 1;
     if (*value > end) return false;

@@ -13,6 +13,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 static void *serve(void *argument) {
     fixture *f = argument;
     f->result = qr_server_run(f->server);
@@ -56,6 +65,13 @@ void fixture_start(fixture *f, const char *text, const fake_script *script, cons
     QR_ASSERT(!"the server never became ready");
 }
 
+/* A leak fails no test by itself. */
+static void check_leaks(void) {
+#if defined(__SANITIZE_ADDRESS__)
+    QR_ASSERT(__lsan_do_recoverable_leak_check() == 0);
+#endif
+}
+
 void fixture_stop(fixture *f) {
     qr_server_stop(f->server);
     pthread_join(f->thread, NULL);
@@ -64,6 +80,7 @@ void fixture_stop(fixture *f) {
     if (f->model) fake_model_destroy(f->model);
     QR_ASSERT(access(f->path, F_OK) < 0);
     QR_ASSERT(rmdir(f->folder) == 0); /* nothing is left behind */
+    check_leaks();
 }
 
 int client_connect(const fixture *f) {
