@@ -1,0 +1,25 @@
+/* tree_rig.h - a small prefix tree on the heap, labels of four tokens. */
+#ifndef QR_TESTS_TREE_RIG_H
+#define QR_TESTS_TREE_RIG_H
+
+#include "prefix_cache/tree.h"
+
+enum { RIG_LABEL = 4, RIG_ROOTS = 3 };
+
+typedef struct tree_rig {
+    qr_tree tree;
+    void *memory;
+    uint32_t next_block;
+} tree_rig;
+
+tree_rig *tree_rig_create(quire_kv_policy policy, uint32_t blocks, uint32_t ghosts);
+/* Checks every invariant and frees. */
+void tree_rig_destroy(tree_rig *rig);
+void tree_rig_check(const tree_rig *rig);
+/* Inserts the blocks of words[0, count) that are missing, touches all and lets go; evicts when full. Returns the last. */
+qr_node_id tree_rig_run(tree_rig *rig, uint32_t root, const quire_token *words, uint32_t count);
+/* The same, but the path stays locked. */
+qr_node_id tree_rig_lock_path(tree_rig *rig, uint32_t root, const quire_token *words, uint32_t count);
+void tree_rig_unlock_path(tree_rig *rig, qr_node_id tip);
+uint32_t tree_rig_match(const tree_rig *rig, uint32_t root, const quire_token *words, uint32_t count); /* whole blocks */
+#endif
