@@ -2,6 +2,7 @@
  *
  *   exact      fp32 activations and KV: the same function as the reference, up to fp32 rounding
  *   served     what the server runs (int8 activations, f16 KV): how far that is from the exact function
+ *   positions  the same, a line per position and no bound
  *   greedy     greedy texts, wherever the reference's margin is above what the format can move
  *   chunkings  law 1 on the real model: eight ways to cut a prompt, every instruction set
  *
@@ -59,7 +60,7 @@ static void compare(context *c, const char *file, const bound *bounds, size_t bo
         const bound *b = NULL;
         for (size_t i = 0; i < bound_count; i++)
             if (!strcmp(bounds[i].name, g.name) || !strcmp(bounds[i].name, "*")) b = &bounds[i];
-        golden_distance d = golden_measure(&c->rig, &g, c->logits, CHUNK);
+        golden_distance d = golden_measure(&c->rig, &g, c->logits, CHUNK, NULL);
         double mean = d.mean, shift = isnan(g.mean_nll) ? 0 : d.nll - g.mean_nll;
         printf("{\"case\": \"%s\", \"mean\": %.6f, \"largest\": %.6f, \"nll_shift\": %.6f}\n", g.name, mean, d.largest, shift);
         if (!b) c->failures++;
@@ -69,6 +70,21 @@ static void compare(context *c, const char *file, const bound *bounds, size_t bo
             fail_if(c, !(fabs(shift) <= b->mean), g.name, "shift of the mean negative log-likelihood", shift, b->mean);
         }
         golden_logits_free(&g);
+    }
+    (void)fclose(f);
+}
+
+/* For compare_peer.py. */
+static void print_positions(context *c) {
+    golden_logits g;
+    FILE *f = open_data(c, "smollm2_logits.jsonl");
+    for (; golden_logits_read(f, &g); golden_logits_free(&g)) {
+        double *means = malloc(g.position_count * sizeof *means);
+        if (!means) abort();
+        golden_measure(&c->rig, &g, c->logits, CHUNK, means);
+        for (uint32_t i = 0; i < g.position_count; i++)
+            printf("{\"case\": \"%s\", \"position\": %u, \"mean\": %.6f}\n", g.name, g.positions[i], means[i]);
+        free(means);
     }
     (void)fclose(f);
 }
@@ -175,6 +191,7 @@ int main(int argc, char **argv) {
     static const bound served_bounds[] = {{"*", 0.15, 1.0}};
     if (exact) compare(&c, "smollm2_logits.jsonl", exact_bounds, 1);
     else if (!strcmp(what, "served")) compare(&c, "smollm2_logits.jsonl", served_bounds, 1);
+    else if (!strcmp(what, "positions")) print_positions(&c);
     else if (!strcmp(what, "greedy")) check_greedy(&c, 0.3);
     else if (!strcmp(what, "chunkings")) check_chunkings(&c);
     else return 2;

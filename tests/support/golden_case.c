@@ -116,15 +116,20 @@ double log_sum_exp(const float *logits, uint32_t count) {
     return top + log(sum);
 }
 
-static void add_position(golden_distance *d, const golden_top *top, const float *row, double norm) {
+/* Returns the sum over the position's tokens. */
+static double add_position(golden_distance *d, const golden_top *top, const float *row, double norm) {
+    double sum = 0;
     for (int k = 0; k < GOLDEN_TOP; k++) {
         double error = fabs((double)row[top[k].token] - norm - top[k].logprob);
-        d->mean += error;
+        sum += error;
         if (!(error <= d->largest)) d->largest = error; /* NaN too */
     }
+    d->mean += sum;
+    return sum;
 }
 
-golden_distance golden_measure(forward_rig *rig, const golden_logits *g, float *logits, uint32_t chunk) {
+golden_distance golden_measure(forward_rig *rig, const golden_logits *g, float *logits, uint32_t chunk,
+                               double *position_means) {
     golden_distance d = {0};
     uint32_t next = 0;
     forward_rig_forget(rig);
@@ -136,7 +141,10 @@ golden_distance golden_measure(forward_rig *rig, const golden_logits *g, float *
             const float *row = logits + (size_t)i * rig->vocabulary_size;
             double norm = log_sum_exp(row, rig->vocabulary_size);
             if (at + i + 1 < g->count) d.nll += norm - (double)row[g->ids[at + i + 1]];
-            if (next < g->position_count && g->positions[next] == at + i) add_position(&d, g->top[next++], row, norm);
+            if (next == g->position_count || g->positions[next] != at + i) continue;
+            double sum = add_position(&d, g->top[next], row, norm);
+            if (position_means) position_means[next] = sum / GOLDEN_TOP;
+            next++;
         }
     }
     d.nll /= g->count > 1 ? g->count - 1 : 1;

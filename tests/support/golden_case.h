@@ -43,8 +43,10 @@ typedef struct golden_distance {
     double mean, largest, nll;
 } golden_distance;
 
-/* logits [chunk][vocabulary] is working memory; the rig takes chunks of that size. */
-golden_distance golden_measure(forward_rig *rig, const golden_logits *golden, float *logits, uint32_t chunk);
+/* logits [chunk][vocabulary] is working memory; the rig takes chunks of that size. position_means [position_count], or NULL,
+ * gets the mean of each position. */
+golden_distance golden_measure(forward_rig *rig, const golden_logits *golden, float *logits, uint32_t chunk,
+                               double *position_means);
 
 /* log of the sum of exp over a row. */
 double log_sum_exp(const float *logits, uint32_t count);

@@ -39,7 +39,7 @@ static void check(const golden_logits *g, bool exact) {
     const quire_kv_type kv = exact ? QUIRE_KV_F32 : QUIRE_KV_F16;
     forward_rig rig;
     forward_rig_open(&rig, model, &(rig_options){.rows_max = 64, .tokens_max = 64, .key_type = kv, .value_type = kv});
-    golden_distance d = golden_measure(&rig, g, logits, g->count);
+    golden_distance d = golden_measure(&rig, g, logits, g->count, NULL);
     cr_assert(d.mean <= 2e-5, "%s: mean %g", g->name, d.mean);
     cr_assert(d.largest <= 2e-4, "%s: largest %g", g->name, d.largest);
     cr_assert(fabs(d.nll - g->mean_nll) <= 2e-5, "%s: nll %g", g->name, d.nll - g->mean_nll);
