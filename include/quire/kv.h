@@ -56,7 +56,9 @@ typedef struct quire_kv_config {
 QUIRE_API uint64_t quire_kv_block_bytes(const quire_kv_group *group, uint32_t block_tokens);
 /* KV payload of one token over all groups of the config, without padding. */
 QUIRE_API uint64_t quire_kv_token_bytes(const quire_kv_config *config);
-/* Everything quire_kv_create will take for this config: pools and bookkeeping. */
+/* Everything quire_kv_create will take for this config: pools and bookkeeping, by the code that lays them out. Token
+ * store and tables count in full (max_sequences * max_sequence_tokens); their untouched pages are never backed. 0 when
+ * the config is invalid. */
 QUIRE_API uint64_t quire_kv_memory_bytes(const quire_kv_config *config);
 
 /* Takes all memory now. Errors: INVALID (field named), NO_MEMORY (bytes named). On failure *kv is NULL. */
@@ -109,24 +111,28 @@ QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_open(quire_kv *kv, quire_na
 
 /* Gives an empty sequence the longest cached prefix of a prompt, at most `limit` tokens (an engine passes count-1:
  * the last token must be computed to have logits). Whole blocks are shared by reference; a tail is copied into a fresh
- * block when one can be had, else left out. The copy is done here (host storage) or reported in `copy` (see below). */
+ * block when one can be had, else left out. The copy is done here (host storage) or listed for quire_kv_take_copies.
+ * INVALID when the sequence has tokens or room already. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
                                                             uint32_t count, uint32_t limit, quire_kv_match *match);
 
 /* Makes room for the sequence to hold token_count tokens in all, evicting cached blocks that nobody uses. A shared last
  * block that would be written is replaced by a private copy. All or nothing. Errors: NO_BLOCKS (try later, nothing
- * changed), TOO_LARGE (more than max_sequence_tokens). */
+ * changed), TOO_LARGE (more than max_sequence_tokens or than the whole pool), QUEUE_FULL (without host storage: take
+ * the listed copies first). */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_reserve(quire_kv *kv, quire_seq_id seq, uint32_t token_count);
 
 /* The K and V of the next `count` tokens are fully written, in every layer. Completed blocks enter the tree; when an
- * equal block is there already the sequence goes on with that one and its own copy is freed. */
+ * equal block is there already the sequence goes on with that one and its own copy is freed. INVALID when there is no
+ * room for them (reserved_tokens); after a fork, reserve again before writing into a shared block. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_commit(quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
                                                             uint32_t count);
 
 /* A second sequence with the same tokens that shares every block, a part-filled last one included (copied on write). */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *child);
 
-/* Keeps the first token_count committed tokens and gives back what is reserved beyond them. */
+/* Keeps the first token_count committed tokens and gives back what is reserved beyond them. INVALID for more than are
+ * committed. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_truncate(quire_kv *kv, quire_seq_id seq, uint32_t token_count);
 
 /* Returns every block exactly once. NOT_FOUND for an id that is not live; nothing changes then. */
@@ -135,7 +141,7 @@ QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_close(quire_kv *kv, quire_s
 typedef struct quire_kv_seq_info {
     quire_namespace_id ns;
     uint32_t token_count;      /* committed */
-    uint32_t reserved_tokens;  /* room in the table, committed ones included */
+    uint32_t reserved_tokens;  /* tokens it may hold as it is: room in the table that is its own to write */
     const quire_token *tokens; /* [token_count], borrowed until the next call that changes this sequence */
 } quire_kv_seq_info;
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_get(const quire_kv *kv, quire_seq_id seq, quire_kv_seq_info *info);
