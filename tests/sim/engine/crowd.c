@@ -143,6 +143,22 @@ Test(sim_crowd, tiny_pool_pauses_and_resumes) {
     }
 }
 
+/* Short prompts and long answers: runners outgrow the pool all the time. */
+Test(sim_crowd, outgrown_pool) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = plain_crowd("outgrown");
+        c.options.block_count = 32;
+        c.options.steps_in_flight = flight;
+        c.requests = 300;
+        c.prompt_max = 30;
+        c.answer_max = 300;
+        c.choices_max = 2;
+        c.cancel_percent = 3;
+        c.seed = 4;
+        run_crowd(&c);
+    }
+}
+
 Test(sim_crowd, one_token_blocks_and_small_steps) {
     for (uint32_t flight = 1; flight <= 2; flight++) {
         crowd c = plain_crowd("one-token blocks");

@@ -1,0 +1,1 @@
+qr_bench(engine qr_engine)
