@@ -79,7 +79,10 @@ static bool take_messages(quire_engine *engine) {
         take_message(engine, &message);
         any = true;
     }
-    if (atomic_exchange(&engine->forget_all, false)) quire_kv_forget_all(engine->parts.kv, true);
+    if (atomic_exchange(&engine->forget_all, false)) {
+        quire_kv_forget_all(engine->parts.kv, true);
+        any = true; /* an idle engine must still say so */
+    }
     return any;
 }
 
