@@ -231,6 +231,33 @@ static void run_cases(bench_state *state) {
     }
 }
 
+/* Planning alone at its worst: 512 rows of 100,000 tokens, of which all but the last `own` are shared. */
+static void bench_plan(uint32_t own) {
+    enum { TOKENS_EACH = 100000, BLOCKS_EACH = TOKENS_EACH / BLOCK_TOKENS };
+    static uint32_t sequence[ROWS], position[ROWS], table[ROWS + 1];
+    quire_block_id *ids = qr_alloc_zero((size_t)ROWS * BLOCKS_EACH, sizeof *ids);
+    qr_attn_limits limits = {ROWS, ROWS, TOKENS_EACH, 2};
+    qr_attn_plan *plan;
+    QR_ASSERT(ids && qr_attn_plan_create(&shape, &limits, &plan, NULL) == QUIRE_OK);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        sequence[r] = r, position[r] = TOKENS_EACH - 1, table[r + 1] = (r + 1) * BLOCKS_EACH;
+        for (uint32_t b = 0; b < BLOCKS_EACH; b++)
+            ids[table[r] + b] = (b + 1) * BLOCK_TOKENS + own > TOKENS_EACH ? table[r] + b : b;
+    }
+    qr_attn_batch batch = {ROWS, ROWS, sequence, position, NULL, table, ids};
+    double us[REPEATS_MAX];
+    for (int i = 0; i < 9; i++) {
+        uint64_t start = qr_clock_ns();
+        qr_attn_plan_make(plan, &batch);
+        us[i] = (double)(qr_clock_ns() - start) * 1e-3;
+    }
+    printf(
+        "{\"bench\":\"attention_plan\",\"rows\":%d,\"tokens\":%d,\"own_tokens\":%u,\"median_us\":%.0f,\"plan_bytes\":%llu}\n",
+        ROWS, TOKENS_EACH, own, median(us, 9), (unsigned long long)qr_attn_plan_bytes(&shape, &limits));
+    qr_attn_plan_destroy(plan);
+    free(ids);
+}
+
 /* Blocks: for each layer and head K, then V. Any finite f16 will do. */
 static void make_memory(bench_state *state) {
     qr_region region;
@@ -261,6 +288,10 @@ int main(int argc, char **argv) {
     QR_ASSERT(state.q && state.out);
     for (int i = 0; i < ROWS * HEADS * DIM; i++) state.q[i] = ((float)(i % 97) - 48.0f) * 0.01f;
     run_cases(&state);
+    if (!state.only_case || strstr("plan", state.only_case)) {
+        bench_plan(100000);
+        bench_plan(1000);
+    }
     qr_compute_pool_destroy(state.pool);
     qr_attn_plan_destroy(state.plan);
     return 0;
