@@ -258,9 +258,9 @@ quire_status qr_server_run(qr_server *server) {
     uv_signal_start(&server->sigint, on_signal, SIGINT);
     server->result = QUIRE_OK;
     uv_run(&server->loop, UV_RUN_DEFAULT);
+    listeners_close(server); /* the socket file goes before another signal may end the process */
     uv_signal_stop(&server->sigterm);
     uv_signal_stop(&server->sigint);
-    listeners_close(server);
     connections_close(server);
     uv_run(&server->loop, UV_RUN_NOWAIT);
     signal(SIGPIPE, old_pipe);

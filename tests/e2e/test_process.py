@@ -1,0 +1,123 @@
+"""Start, socket and shutdown (R29, R30)."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import pytest
+from served import BIN, MODEL, Daemon, post
+
+SMALL = ("--context", "512", "--kv-blocks", "128")
+
+
+def start_fails(folder, path):
+    r = subprocess.run([BIN, "serve", "--model", MODEL, "--socket", path, *SMALL], capture_output=True, timeout=60)
+    assert r.returncode != 0
+    return r.stderr.decode()
+
+
+def test_kill_and_start_again(tmp_path):
+    d = Daemon(*SMALL, folder=str(tmp_path))
+    assert stat.S_IMODE(os.stat(d.path).st_mode) == 0o600
+    assert d.path in start_fails(tmp_path, d.path)
+    assert d.http.get("/health").status_code == 200
+    d.process.kill()
+    d.process.wait()
+    assert os.path.exists(d.path)
+    d = Daemon(*SMALL, folder=str(tmp_path))
+    d.stop()
+
+
+def test_what_is_not_ours_stays(tmp_path):
+    path = str(tmp_path / "x")
+    open(path, "w").close()
+    assert path in start_fails(tmp_path, path)
+    assert os.path.isfile(path)
+    os.remove(path)
+    os.symlink(str(tmp_path / "nowhere"), path)
+    assert path in start_fails(tmp_path, path)
+    assert os.path.islink(path)
+    assert "107" in start_fails(tmp_path, str(tmp_path / ("y" * 120)))
+
+
+def test_term_drains(tmp_path):
+    d = Daemon(*SMALL, "--max-sequences", "1", folder=str(tmp_path))
+    running, queued, idle = d.connect(), d.connect(), d.connect()
+    running.sendall(post("/v1/completions", {"prompt": "a", "max_tokens": 150, "stream": True, "ignore_eos": True}))
+    running.recv(1)
+    queued.sendall(post("/v1/completions", {"prompt": "b", "max_tokens": 5, "stream": True}))
+    time.sleep(0.1)
+    d.process.send_signal(signal.SIGTERM)
+    assert queued.recv(4096).startswith(b"HTTP/1.1 503")
+    assert idle.recv(1) == b""
+    late = d.connect()
+    late.sendall(post("/v1/completions", {"prompt": "c"}))
+    answer = late.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 503") and b"Connection: close" in answer
+    data = b""
+    while chunk := running.recv(65536):
+        data += chunk
+    assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    d.stop(signalled=True)
+
+
+def test_second_signal_ends_at_once(tmp_path):
+    d = Daemon(*SMALL, folder=str(tmp_path))
+    s = d.connect()
+    s.sendall(post("/v1/completions", {"prompt": "a", "max_tokens": 400, "stream": True, "ignore_eos": True}))
+    s.recv(1)
+    d.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    started = time.monotonic()
+    d.process.send_signal(signal.SIGTERM)
+    assert d.process.wait(10) != 0 and time.monotonic() - started < 3
+    assert not os.path.exists(d.path)
+
+
+def test_capacity_is_named(tmp_path):
+    d = Daemon("--context", "4096", "--kv-blocks", "256", "--max-sequences", "4", folder=str(tmp_path))
+    r = d.http.post("/v1/completions", json={"prompt": "word " * 5000, "max_tokens": 1})
+    assert r.status_code == 400 and "4096" in r.text
+    d.stop()
+
+
+@pytest.mark.parametrize("n", [253, 254, 255, 256, 257, 10000])
+def test_context_edge(edge, n):
+    r = edge.http.post("/v1/completions", json={"prompt": [100] * n, "max_tokens": 50, "ignore_eos": True})
+    if n < 256:
+        assert r.status_code == 200
+        assert r.json()["usage"]["completion_tokens"] == 256 - n and r.json()["choices"][0]["finish_reason"] == "length"
+    else:
+        assert r.status_code == 400
+        assert r.json()["error"]["n_prompt_tokens"] == n and r.json()["error"]["n_ctx"] == 256
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory):
+    d = Daemon("--context", "256", "--kv-blocks", "64", folder=str(tmp_path_factory.mktemp("edge")))
+    yield d
+    d.stop()
+
+
+def test_tcp_needs_its_key(tmp_path):
+    key = tmp_path / "keys"
+    key.write_text("# comment\nsecret-key\n")
+    key.chmod(0o600)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    d = Daemon(*SMALL, "--listen", f"127.0.0.1:{port}", "--api-key-file", str(key), folder=str(tmp_path))
+    import httpx
+
+    url = f"http://127.0.0.1:{port}"
+    assert httpx.get(url + "/health").status_code == 200
+    assert httpx.get(url + "/v1/models").status_code == 401
+    assert httpx.get(url + "/v1/models", headers={"Authorization": "Bearer secret-kez"}).status_code == 401
+    with_key = {"Authorization": "Bearer secret-key"}
+    assert httpx.get(url + "/v1/models", headers=with_key).status_code == 200
+    assert httpx.request("DELETE", url + "/v1/kv?all=true", headers=with_key).status_code == 403
+    assert "secret-key" not in d.output()
+    d.stop()
