@@ -164,6 +164,7 @@ static quire_status run_answer(run_state *r) {
     if (status != QUIRE_OK) return status;
     run_follow(r);
     fputc('\n', stdout);
+    fflush(stdout);
     if (r->done.finish == QUIRE_FINISH_ERROR)
         return qr_fail(&r->error, r->done.error, NULL, QR_NO_OFFSET, "%s", quire_status_message(r->done.error));
     run_report(r);

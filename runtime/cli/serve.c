@@ -48,7 +48,7 @@ static quire_status daemon_size(daemon_state *d, quire_engine_config *config, qr
     quire_status status = qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
     if (status != QUIRE_OK || d->settings.host_cache == 0) return status;
     uint64_t memory;
-    if (!qr_add_u64(sizing->kv_pool_bytes, d->settings.host_cache, &memory))
+    if (!qr_add_u64(sizing->kv_pool_bytes + sizing->kv_bookkeeping_bytes, d->settings.host_cache, &memory))
         return qr_fail(&d->error, QUIRE_TOO_LARGE, "--host-cache", QR_NO_OFFSET, "is too large");
     qr_settings_engine_config(&d->settings, config);
     config->kv_block_count = 0;

@@ -7,9 +7,8 @@ import subprocess
 import time
 
 import pytest
+from command import QUIRE, clean_environment
 from fake_daemon import FakeDaemon
-
-from conftest import QUIRE, clean_environment
 
 
 def chat(daemon, *arguments, text=None, env=None):

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the command under test, its model, and a daemon to talk to."""
+"""The quire command as a process, for tests of the command itself (conftest.py has the daemon for clients of the API)."""
 import os
 import pathlib
 import shutil
@@ -7,12 +7,10 @@ import subprocess
 import tempfile
 import time
 
-import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build" / "release" / "quire"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build/release/quire"))
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-MODEL = os.environ.get("QUIRE_MODEL", str(CACHE / "quire" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+MODEL = os.environ.get("QUIRE_MODEL", str(CACHE / "quire/models/SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 
 def clean_environment(extra=None):
@@ -22,15 +20,20 @@ def clean_environment(extra=None):
     return env
 
 
-class Daemon:
-    """A `quire serve` of its own socket and folder."""
+def quire(*arguments, text=None, env=None, seconds=60):
+    return subprocess.run([QUIRE, *arguments], input=text, capture_output=True, text=True, timeout=seconds,
+                          env=clean_environment(env), check=False)
 
-    def __init__(self, *arguments, model=MODEL, env=None):
+
+class ServeProcess:
+    """A `quire serve` of its own socket and folder, with its start screen apart from its log."""
+
+    def __init__(self, *arguments):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-e2e-"))
         self.socket = str(self.folder / "s")
         self.log = open(self.folder / "log", "wb+")
-        self.process = subprocess.Popen([QUIRE, "serve", "--model", model, "--socket", self.socket, *arguments],
-                                        stdout=subprocess.PIPE, stderr=self.log, env=clean_environment(env))
+        self.process = subprocess.Popen([QUIRE, "serve", "--model", MODEL, "--socket", self.socket, *arguments],
+                                        stdout=subprocess.PIPE, stderr=self.log, env=clean_environment())
 
     def wait_listening(self, seconds=30):
         end = time.monotonic() + seconds
@@ -44,7 +47,7 @@ class Daemon:
         return self.log.read().decode("utf-8", "replace")
 
     def stop(self, seconds=60):
-        """Drains; returns the exit status and what was printed."""
+        """Drains; returns the exit status and the start screen."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         out, _ = self.process.communicate(timeout=seconds)
@@ -56,14 +59,3 @@ class Daemon:
             self.process.wait()
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    """One daemon for the tests of a file; it must end cleanly."""
-    running = Daemon("--context", "2048", "--kv-memory", "256M").wait_listening()
-    yield running
-    status, _ = running.stop()
-    log = running.log_text()
-    running.close()
-    assert status == 0, log

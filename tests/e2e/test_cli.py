@@ -1,0 +1,149 @@
+"""The quire command: help, plan, tokenize, run, and how serve starts and ends."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from command import MODEL, QUIRE, ServeProcess, clean_environment, quire
+
+COMMANDS = ["serve", "chat", "run", "plan", "tokenize", "bench"]
+
+
+def test_help_lists_every_command_and_each_has_its_own():
+    done = quire("--help")
+    assert done.returncode == 0 and all(re.search(rf"^  {name} ", done.stdout, re.MULTILINE) for name in COMMANDS)
+    for name in COMMANDS:
+        own = quire(name, "--help")
+        assert own.returncode == 0 and own.stdout.startswith(f"Usage: quire {name} ")
+    assert re.fullmatch(r"quire \d+\.\d+\.\d+\n", quire("--version").stdout)
+
+
+def test_a_wrong_command_line_is_a_usage_error():
+    assert quire().returncode == 64
+    assert "no command 'srve'" in quire("srve").stderr
+    for arguments in (["serve", "--nonsense"], ["run", "a", "b"], ["plan", "a", "b"], ["chat", "x"]):
+        assert quire(*arguments).returncode == 64
+
+
+def test_plan_counts_kv_from_the_header():
+    done = quire("plan", MODEL, "--memory", "1G", "--context", "2048", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["kv_bytes_per_token"] == 30 * 3 * (64 + 64) * 2  # layers, KV heads, key and value, f16
+    assert plan["blocks_per_session"] == 128 and plan["sessions"] == plan["blocks"] // 128
+    assert plan["total_bytes"] <= 1 << 30
+    assert plan["pool_tokens"] == plan["blocks"] * plan["block_tokens"]
+    wide = json.loads(quire("plan", MODEL, "--memory", "1G", "--context", "2048", "--kv-type", "f32", "--json").stdout)
+    assert wide["kv_bytes_per_token"] == 2 * plan["kv_bytes_per_token"] and wide["sessions"] < plan["sessions"]
+
+
+def test_a_plan_that_cannot_fit_says_the_numbers():
+    done = quire("plan", MODEL, "--memory", "100M", "--context", "8192")
+    assert done.returncode == 1 and re.search(r"\d", done.stderr)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["tokenize", "x", "--model"], ["run", "x", "--model"], ["serve", "--model"]])
+def test_a_bad_model_file_is_refused_with_its_path(command, tmp_path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"GGUF" + b"\xff" * 100)
+    for path in (bad, tmp_path / "missing.gguf"):
+        extra = ["--socket", str(tmp_path / "s")] if command[0] == "serve" else []
+        done = quire(*command, str(path), *extra)
+        assert done.returncode == 1 and path.name in done.stderr, (done.returncode, done.stderr)
+
+
+def test_tokenize():
+    done = quire("tokenize", "--model", MODEL, "--json", "Hello <|im_start|>")
+    plain = json.loads(done.stdout)
+    special = json.loads(quire("tokenize", "--model", MODEL, "--json", "--special", "Hello <|im_start|>").stdout)
+    assert "".join(p if isinstance(p, str) else bytes(p).decode() for p in plain["pieces"]) == "Hello <|im_start|>"
+    assert special["pieces"][-1] == "<|im_start|>" and special["count"] < plain["count"]
+    piped = quire("tokenize", "--ids", env={"QUIRE_MODEL": MODEL}, text="Hello <|im_start|>")
+    assert [int(t) for t in piped.stdout.split()] == plain["tokens"]
+    assert quire("tokenize", "--model", MODEL, "--ids", "").stdout == "\n"
+
+
+def test_run_answers_and_repeats_itself():
+    arguments = ["run", "--model", MODEL, "--temperature", "0", "--max-tokens", "24", "Name three fruits."]
+    first, second = quire(*arguments), quire(*arguments, "--threads", "1")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout and len(first.stdout) > 10  # the same bits on any number of threads
+    assert "prompt tokens" in first.stderr
+
+
+def test_run_raw_continues_a_text():
+    done = quire("run", "--model", MODEL, "--raw", "--temperature", "0", "--max-tokens", "8", text="1, 2, 3, 4, 5,")
+    assert done.returncode == 0 and "6, 7" in done.stdout
+
+
+def test_run_stops_at_ctrl_c():
+    process = subprocess.Popen([QUIRE, "run", "--model", MODEL, "--ignore-eos", "--max-tokens", "4000", "Count."],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0 and b"stopped" in err
+
+
+def test_serve_prints_its_screen_and_ends_cleanly():
+    daemon = ServeProcess("--context", "1024", "--kv-memory", "64M").wait_listening()
+    try:
+        done = quire("chat", "--socket", daemon.socket, "--temperature", "0", "--max-tokens", "16", "--ask", "Name three fruits.",
+                     "--ask", "Name more.")
+        assert done.returncode == 0, done.stderr
+        counts = re.findall(r"(\d+) prompt tokens of which (\d+) cached", done.stdout)
+        assert counts[0][1] == "0" and int(counts[1][1]) >= int(counts[0][0]) // 16 * 16
+        assert os.stat(daemon.socket).st_mode & 0o777 == 0o600
+        status, screen = daemon.stop()
+        assert status == 0, daemon.log_text()
+        for label in ("model", "weights", "KV", "pool", "room for", "CPU path", "socket"):
+            assert re.search(rf"^  {label} ", screen, re.MULTILINE), screen
+        assert "22.50 KiB per token" in screen and not os.path.exists(daemon.socket)
+    finally:
+        daemon.close()
+
+
+def test_a_host_cache_enlarges_the_pool():
+    blocks = []
+    for extra in ([], ["--host-cache", "32M"]):
+        daemon = ServeProcess("--context", "1024", "--kv-memory", "64M", *extra).wait_listening()
+        try:
+            end = time.monotonic() + 30
+            while quire("chat", "--socket", daemon.socket, "--max-tokens", "1", "--ask", "x").returncode and time.monotonic() < end:
+                time.sleep(0.1)
+            _, screen = daemon.stop()
+            blocks.append(int(re.search(r"pool +(\d+) blocks", screen).group(1)))
+        finally:
+            daemon.close()
+    assert blocks[1] - blocks[0] in range(88, 92)  # 91 blocks of 360 KiB and their bookkeeping
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--backend", "cuda"], "no CUDA backend"),
+        (["--disk-cache", "/tmp/x"], "not supported yet"),
+        (["--kv-memory", "1G", "--kv-blocks", "9"], "not both"),
+        (["--kv-memory", "1M"], ""),
+        (["--listen", "0.0.0.0:0"], "API key"),
+        (["--kv-type", "f17"], "--kv-type"),
+    ])
+def test_serve_refuses_what_it_cannot_do(arguments, message, tmp_path):
+    done = quire("serve", "--model", MODEL, "--socket", str(tmp_path / "s"), *arguments)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert not os.path.exists(tmp_path / "s")
+
+
+def test_settings_come_from_environment_and_file(tmp_path):
+    config = tmp_path / "quire.conf"
+    config.write_text(f"# test\nmodel = {MODEL}\ncontext = 1024\nkv-memory = 64M\n")
+    plan = json.loads(quire("plan", "--config", str(config), "--json").stdout)
+    assert plan["context_tokens"] == 1024
+    plan = json.loads(quire("plan", "--config", str(config), "--json", env={"QUIRE_CONTEXT": "512"}).stdout)
+    assert plan["context_tokens"] == 512
+    plan = json.loads(quire("plan", "--config", str(config), "--json", "--context", "256", env={"QUIRE_CONTEXT": "512"}).stdout)
+    assert plan["context_tokens"] == 256
