@@ -6,56 +6,31 @@
 #include "base/assertion.h"
 #include "runtime/engine/scalar_math.h"
 
-enum { LANES = 16 };
-
-static float logits_max(const float *logits, uint32_t count) {
-    float lanes[LANES], max = -INFINITY;
-    for (int j = 0; j < LANES; j++) lanes[j] = -INFINITY;
-    uint32_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (int j = 0; j < LANES; j++) lanes[j] = logits[i + j] > lanes[j] ? logits[i + j] : lanes[j];
-    }
-    for (; i < count; i++) lanes[i % LANES] = logits[i] > lanes[i % LANES] ? logits[i] : lanes[i % LANES];
-    for (int j = 0; j < LANES; j++) max = lanes[j] > max ? lanes[j] : max;
-    return max;
-}
-
-static double lanes_sum(const double lanes[LANES]) {
-    double t[LANES];
-    memcpy(t, lanes, sizeof t);
-    for (int width = LANES / 2; width; width /= 2) {
-        for (int j = 0; j < width; j++) t[j] += t[j + width];
-    }
-    return t[0];
-}
-
-static double exp_sum(const float *logits, uint32_t count, double max) {
-    double lanes[LANES] = {0};
-    uint32_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (int j = 0; j < LANES; j++) lanes[j] += qr_exp_negative((double)logits[i + j] - max);
-    }
-    for (; i < count; i++) lanes[i % LANES] += qr_exp_negative((double)logits[i] - max);
-    return lanes_sum(lanes);
-}
-
 static uint32_t count_infinite(const float *logits, uint32_t count) {
     uint32_t infinite = 0;
     for (uint32_t i = 0; i < count; i++) infinite += logits[i] == INFINITY;
     return infinite;
 }
 
-bool qr_logits_measure(const float *logits, uint32_t count, qr_logits_extent *extent) {
-    extent->max = logits_max(logits, count);
+bool qr_logits_measure(const qr_softmax_path *path, const float *logits, uint32_t count, qr_logits_extent *extent) {
+    extent->max = path->max(logits, count);
     extent->infinite_count = extent->max == INFINITY ? count_infinite(logits, count) : 0;
     return extent->max > -INFINITY;
 }
 
-bool qr_logits_summarize(const float *logits, uint32_t count, qr_logits_summary *summary) {
+static double weight_sum(const qr_softmax_path *path, const float *logits, uint32_t count, float max, float *sums) {
+    double sum = 0;
+    path->block_sums(logits, count, (qr_softmax_scale){max, QR_LOG2_E}, sums);
+    for (uint32_t b = 0; b < qr_softmax_blocks(count); b++) sum += (double)sums[b];
+    return sum;
+}
+
+bool qr_logits_summarize(const qr_softmax_path *path, const float *logits, uint32_t count, float *sums,
+                         qr_logits_summary *summary) {
     memset(summary, 0, sizeof *summary);
-    if (!qr_logits_measure(logits, count, &summary->extent)) return false;
+    if (!qr_logits_measure(path, logits, count, &summary->extent)) return false;
     bool infinite = summary->extent.infinite_count > 0;
-    double sum = infinite ? summary->extent.infinite_count : exp_sum(logits, count, summary->extent.max);
+    double sum = infinite ? summary->extent.infinite_count : weight_sum(path, logits, count, summary->extent.max, sums);
     summary->log_sum = qr_log_positive(sum);
     return true;
 }

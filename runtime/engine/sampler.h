@@ -5,7 +5,7 @@
  *      not; then frequency penalty times the count in the answer so far; then presence penalty once
  *   2. logit_bias is added
  *   3. min_tokens (and ignore_eos): end and stop tokens become impossible
- *   4. temperature 0: the best token, of equal ones the lowest id. Else logits are divided by the temperature
+ *   4. temperature 0 (or below 1e-5): the best token, of equal ones the lowest id. Else logits are divided by it
  *   5. top_k: the k best. 6. top_p, over what top_k left and renormalised there: the fewest best tokens that reach it, one
  *      at least. 7. min_p: those at least min_p times as likely as the best
  *   8. the draw: u in [0, 1) is a hash of (seed, choice, index of the token); candidates are taken in the order of their
@@ -13,7 +13,7 @@
  * Ties are always broken by the lower id, and no combination leaves zero candidates. Logits that are NaN or infinite have
  * the meaning that logits.h gives them, before and after each of these.
  *
- * A draw depends on its arguments only: not on the batch, on threads or on the machine (scalar_math.h).
+ * A draw depends on its arguments only: not on the batch, on threads or on the machine (softmax.h).
  *
  * Thread: a sampler is scratch of one thread; it allocates nothing after create.
  */
@@ -21,6 +21,9 @@
 #define QR_ENGINE_SAMPLER_H
 
 #include "runtime/engine/backend.h"
+
+/* Below it the division would leave nothing but the best token, or overflow. */
+#define QR_SAMPLER_GREEDY_BELOW 1e-5f
 
 typedef struct qr_sampler qr_sampler;
 
