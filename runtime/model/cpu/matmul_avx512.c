@@ -1,9 +1,10 @@
-/* matmul_avx512.c - AVX-512 VNNI: products and quantising. One zmm is one line of a panel; R rows share the unpacked weights.
+/* matmul_avx512.c - AVX-512 VNNI: products and quantising. One zmm is one line of a panel. A tile is R rows by P panels: rows
+ * share the unpacked weights and panels the broadcast activations. 8 by 1 or 4 by 2 fill the registers.
  *
  * dpbusd wants unsigned weights, and codes are; Q8_0 is flipped to w + 128. The accumulator starts at -zero * sum(q), so the
  * integer is the exact dot product of the true weights. (dpbusd does not saturate; dpbusds would.)
  *
- * Kernels are written once and specialised by constant type and row count, through always_inline.
+ * Kernels are written once and specialised by constant type, P and R, through always_inline.
  */
 #include <immintrin.h>
 #include <string.h>
@@ -12,12 +13,18 @@
 #include "runtime/model/cpu/ops_path.h"
 #include "runtime/model/cpu/panel.h"
 
-enum { ROWS_MAX = 8 };
+enum {
+    ROWS_MAX = 8,
+    PANELS_MAX = 2,
+    PAIR_ROWS = 16, /* from here two panels at a time: fewer rows wait for memory, and one stream overlaps best with them */
+};
 
 typedef struct panel_view {
     const uint8_t *d, *m, *sub, *codes;
     uint32_t groups;
+    size_t bytes;       /* of the panel */
     size_t group_bytes; /* all planes: how far the read stream moves per group */
+    __mmask16 columns;  /* those below n */
 } panel_view;
 
 /* Rows of one activation tile, from `lane` on. */
@@ -25,7 +32,7 @@ typedef struct row_view {
     const int8_t *q; /* group 0; a group further is QR_TILE_GROUP_BYTES */
     const qr_act_scales *scales;
     uint32_t lane;
-    bool first; /* of this panel: the weights still come from memory */
+    bool first; /* of these panels: the weights still come from memory */
 } row_view;
 
 QR_KERNEL __m512i broadcast4(const int8_t *q) {
@@ -38,39 +45,41 @@ QR_KERNEL __m512 widen_f16(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loa
 
 /* ---- one group of a panel ---- */
 
-QR_KERNEL void unpack_small(int bits, const uint8_t *lines, __m512i b[8]) {
-    const __m512i low = _mm512_set1_epi8(15), fifth = _mm512_set1_epi8(16), pair = _mm512_set1_epi8(48);
-    __m512i high0 = low, high1 = low;
-    if (bits > 4) high0 = _mm512_load_si512(lines + 4 * QR_LINE);
-    if (bits > 5) high1 = _mm512_load_si512(lines + 5 * QR_LINE);
-    QR_UNROLL
-    for (int c = 0; c < 4; c++) {
-        __m512i line = _mm512_load_si512(lines + c * QR_LINE);
-        b[c] = _mm512_and_si512(line, low);
-        b[c + 4] = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
-        if (bits == 5) {
-            b[c] = _mm512_or_si512(b[c], _mm512_and_si512(_mm512_slli_epi16(high0, 4), fifth));
-            b[c + 4] = _mm512_or_si512(b[c + 4], _mm512_and_si512(high0, fifth));
-            high0 = _mm512_srli_epi16(high0, 1);
-        }
-        if (bits == 6) {
-            b[c] = _mm512_or_si512(b[c], _mm512_and_si512(_mm512_slli_epi16(high0, 4), pair));
-            b[c + 4] = _mm512_or_si512(b[c + 4], _mm512_and_si512(_mm512_slli_epi16(high1, 4), pair));
-            high0 = _mm512_srli_epi16(high0, 2);
-            high1 = _mm512_srli_epi16(high1, 2);
-        }
-    }
+/* High bits of a group's codes; they move along with the lines. */
+typedef struct high_bits {
+    __m512i line[2];
+} high_bits;
+
+QR_KERNEL high_bits load_high(qr_weight_type type, const uint8_t *lines) {
+    high_bits high = {{_mm512_setzero_si512(), _mm512_setzero_si512()}};
+    const int bits = qr_weight_code_bits(type);
+    if (bits == 5 || bits == 6) high.line[0] = _mm512_load_si512(lines + 4 * QR_LINE);
+    if (bits == 6) high.line[1] = _mm512_load_si512(lines + 5 * QR_LINE);
+    return high;
 }
 
-/* Eight operands of unsigned bytes; Q8_0 as w + 128. */
-QR_KERNEL void unpack(qr_weight_type type, const uint8_t *lines, __m512i b[8]) {
-    if (qr_weight_code_bits(type) != 8) {
-        unpack_small(qr_weight_code_bits(type), lines, b);
+/* Step c of 4: the operands for elements 4c.. and 16+4c.. of the group, as unsigned bytes; Q8_0 as w + 128. */
+QR_KERNEL void unpack(qr_weight_type type, const uint8_t *lines, int c, high_bits *high, __m512i out[2]) {
+    const __m512i low = _mm512_set1_epi8(15), fifth = _mm512_set1_epi8(16), pair = _mm512_set1_epi8(48);
+    const int bits = qr_weight_code_bits(type);
+    __m512i line = _mm512_load_si512(lines + c * QR_LINE);
+    if (bits == 8) {
+        const __m512i flip = _mm512_set1_epi8((char)0x80);
+        out[0] = _mm512_xor_si512(line, flip);
+        out[1] = _mm512_xor_si512(_mm512_load_si512(lines + (c + 4) * QR_LINE), flip);
         return;
     }
-    const __m512i flip = _mm512_set1_epi8((char)0x80);
-    QR_UNROLL
-    for (int c = 0; c < 8; c++) b[c] = _mm512_xor_si512(_mm512_load_si512(lines + c * QR_LINE), flip);
+    out[0] = _mm512_and_si512(line, low);
+    out[1] = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
+    if (bits == 5) {
+        out[0] = _mm512_or_si512(out[0], _mm512_and_si512(_mm512_slli_epi16(high->line[0], 4), fifth));
+        out[1] = _mm512_or_si512(out[1], _mm512_and_si512(high->line[0], fifth));
+        high->line[0] = _mm512_srli_epi16(high->line[0], 1);
+    }
+    for (int half = 0; half < 2 && bits == 6; half++) {
+        out[half] = _mm512_or_si512(out[half], _mm512_and_si512(_mm512_slli_epi16(high->line[half], 4), pair));
+        high->line[half] = _mm512_srli_epi16(high->line[half], 2);
+    }
 }
 
 /* Where a group's scales lie: blocks of K formats span eight groups. */
@@ -101,7 +110,10 @@ QR_KERNEL __m512 group_minimum(qr_weight_type type, const panel_view *p, uint32_
     return _mm512_xor_ps(_mm512_mul_ps(m, sub_scale(p, g, 1)), _mm512_set1_ps(-0.0f));
 }
 
-/* ---- one row against one group ---- */
+/* ---- one group of R rows by P panels ---- */
+
+/* Integer dots; Q6_K has one for each half of the group, the others use the first. */
+typedef __m512i tile_dots[PANELS_MAX][ROWS_MAX][2];
 
 /* -zero * sum(q) from -128 * sum(q): an exact shift. */
 QR_KERNEL __m512i start_at(qr_weight_type type, __m512i n128) {
@@ -113,61 +125,100 @@ QR_KERNEL __m512i start_at(qr_weight_type type, __m512i n128) {
     }
 }
 
-QR_KERNEL __m512i dot_lines(__m512i sum, const __m512i *b, const int8_t *q, int count) {
+QR_KERNEL void start_dots(const qr_weight_type type, const int P, const int R, const qr_act_scales *s, uint32_t lane,
+                          tile_dots dots) {
     QR_UNROLL
-    for (int c = 0; c < count; c++) sum = _mm512_dpbusd_epi32(sum, b[c], broadcast4(q + c * 4));
-    return sum;
+    for (int r = 0; r < R; r++) {
+        __m512i n128 = _mm512_set1_epi32(s->n128[lane + (uint32_t)r]), first = start_at(type, n128), second = first;
+        if (type == QR_WEIGHT_Q6_K) {
+            __m512i low = _mm512_set1_epi32(s->n128_low[lane + (uint32_t)r]);
+            first = start_at(type, low);
+            second = start_at(type, _mm512_sub_epi32(n128, low));
+        }
+        for (int p = 0; p < P; p++) dots[p][r][0] = first, dots[p][r][1] = second;
+    }
+}
+
+QR_KERNEL void add_dots(const qr_weight_type type, const int P, const int R, const uint8_t *const lines[PANELS_MAX],
+                        const int8_t *q, tile_dots dots) {
+    const int second = type == QR_WEIGHT_Q6_K ? 1 : 0;
+    high_bits high[PANELS_MAX];
+    for (int p = 0; p < P; p++) high[p] = load_high(type, lines[p]);
+    QR_UNROLL
+    for (int c = 0; c < 4; c++) {
+        __m512i w[PANELS_MAX][2];
+        for (int p = 0; p < P; p++) unpack(type, lines[p], c, &high[p], w[p]);
+        QR_UNROLL
+        for (int r = 0; r < R; r++) {
+            __m512i a = broadcast4(q + r * QR_GROUP + c * 4), b = broadcast4(q + r * QR_GROUP + 16 + c * 4);
+            QR_UNROLL
+            for (int p = 0; p < P; p++) {
+                dots[p][r][0] = _mm512_dpbusd_epi32(dots[p][r][0], w[p][0], a);
+                dots[p][r][second] = _mm512_dpbusd_epi32(dots[p][r][second], w[p][1], b);
+                QR_PIN(dots[p][r][0]);
+                if (second) QR_PIN(dots[p][r][1]);
+            }
+        }
+    }
 }
 
 /* (float)I, or for Q6_K (float)J = sc0 * I0 + sc1 * I1, exact because J < 2^24. */
-QR_KERNEL __m512 group_dot(qr_weight_type type, const __m512i b[8], const int8_t *q, const qr_act_scales *s, uint32_t lane,
-                           const __m512 half_scale[2]) {
-    __m512i n128 = _mm512_set1_epi32(s->n128[lane]);
-    if (type != QR_WEIGHT_Q6_K) return _mm512_cvtepi32_ps(dot_lines(start_at(type, n128), b, q, 8));
-    __m512i low = _mm512_set1_epi32(s->n128_low[lane]);
-    __m512 first = _mm512_cvtepi32_ps(dot_lines(start_at(type, low), b, q, 4));
-    __m512 second = _mm512_cvtepi32_ps(dot_lines(start_at(type, _mm512_sub_epi32(n128, low)), b + 4, q + 16, 4));
-    return _mm512_fmadd_ps(second, half_scale[1], _mm512_mul_ps(first, half_scale[0]));
+QR_KERNEL __m512 dot_value(qr_weight_type type, const panel_view *p, uint32_t g, const __m512i dot[2]) {
+    __m512 first = _mm512_cvtepi32_ps(dot[0]);
+    if (type != QR_WEIGHT_Q6_K) return first;
+    first = _mm512_mul_ps(first, signed_sub_scale(p, g, 0));
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1]), signed_sub_scale(p, g, 1), first);
 }
 
-/* ---- R rows against one panel ---- */
+QR_KERNEL void fold_group(const qr_weight_type type, const int R, const panel_view *p, uint32_t g, const qr_act_scales *s,
+                          uint32_t lane, const __m512i dots[ROWS_MAX][2], __m512 acc[ROWS_MAX]) {
+    __m512 d = group_scale(type, p, g), m = group_minimum(type, p, g);
+    QR_UNROLL
+    for (int r = 0; r < R; r++) {
+        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(s->scale[lane + (uint32_t)r]));
+        acc[r] = _mm512_fmadd_ps(dot_value(type, p, g, dots[r]), scale, acc[r]);
+        if (qr_weight_has_minimum(type)) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(s->bias[lane + (uint32_t)r]), acc[r]);
+    }
+}
 
-QR_KERNEL void prefetch_group(qr_weight_type type, const uint8_t *ahead) {
+/* ---- a tile over all of k ---- */
+
+/* Each of the P streams runs ahead in its own panel and, near the end, in the panel P further on. */
+QR_KERNEL void prefetch_group(qr_weight_type type, int P, const panel_view *p, uint32_t g) {
     const int lines = (int)qr_panel_code_bytes(type) / QR_LINE + 1;
+    size_t at = g * p->group_bytes + QR_WEIGHTS_AHEAD;
+    if (at >= p->bytes) at += (size_t)(P - 1) * p->bytes;
     QR_UNROLL
-    for (int i = 0; i < lines; i++) _mm_prefetch((const char *)ahead + i * QR_LINE, _MM_HINT_T0);
+    for (int i = 0; i < lines; i++) _mm_prefetch((const char *)p->d + at + i * QR_LINE, _MM_HINT_T0);
 }
 
-QR_KERNEL void tile(const qr_weight_type type, const int R, const panel_view *p, row_view rows, float *y, size_t ldy,
-                    __mmask16 columns) {
-    __m512 acc[ROWS_MAX];
-    QR_UNROLL
-    for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
-    const uint8_t *ahead = p->d + QR_WEIGHTS_AHEAD, *codes = p->codes;
+QR_KERNEL void tile(const qr_weight_type type, const int P, const int R, const panel_view *panels, row_view rows, float *y,
+                    size_t ldy) {
+    __m512 acc[PANELS_MAX][ROWS_MAX];
+    for (int p = 0; p < P; p++)
+        for (int r = 0; r < R; r++) acc[p][r] = _mm512_setzero_ps();
     const int8_t *q = rows.q;
-    for (uint32_t g = 0; g < p->groups; g++) {
-        if (rows.first) prefetch_group(type, ahead);
-        ahead += p->group_bytes;
-        __m512i b[8];
-        unpack(type, codes, b);
-        codes += qr_panel_code_bytes(type);
-        __m512 d = group_scale(type, p, g), m = group_minimum(type, p, g), half_scale[2] = {d, d};
-        if (type == QR_WEIGHT_Q6_K) half_scale[0] = signed_sub_scale(p, g, 0), half_scale[1] = signed_sub_scale(p, g, 1);
-        const qr_act_scales *s = rows.scales + g;
+    for (uint32_t g = 0; g < panels->groups; g++) {
+        const uint8_t *lines[PANELS_MAX];
         QR_UNROLL
-        for (int r = 0; r < R; r++) {
-            __m512 dot = group_dot(type, b, q + r * QR_GROUP, s, rows.lane + (uint32_t)r, half_scale);
-            acc[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(d, _mm512_set1_ps(s->scale[rows.lane + (uint32_t)r])), acc[r]);
-            if (qr_weight_has_minimum(type))
-                acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(s->bias[rows.lane + (uint32_t)r]), acc[r]);
+        for (int p = 0; p < P; p++) {
+            lines[p] = panels[p].codes + (size_t)g * qr_panel_code_bytes(type);
+            if (rows.first) prefetch_group(type, P, &panels[p], g);
         }
+        tile_dots dots;
+        start_dots(type, P, R, rows.scales + g, rows.lane, dots);
+        add_dots(type, P, R, lines, q, dots);
+        QR_UNROLL
+        for (int p = 0; p < P; p++) fold_group(type, R, &panels[p], g, rows.scales + g, rows.lane, dots[p], acc[p]);
         q += QR_TILE_GROUP_BYTES;
     }
     QR_UNROLL
-    for (int r = 0; r < R; r++) _mm512_mask_storeu_ps(y + (size_t)r * ldy, columns, acc[r]);
+    for (int p = 0; p < P; p++)
+        for (int r = 0; r < R; r++)
+            _mm512_mask_storeu_ps(y + (size_t)r * ldy + p * QR_PANEL_ROWS, panels[p].columns, acc[p][r]);
 }
 
-/* ---- all rows against one panel ---- */
+/* ---- all rows against one or two panels ---- */
 
 static __mmask16 columns_of(const qr_matrix *w, uint32_t panel) {
     uint32_t left = w->n - panel * QR_PANEL_ROWS;
@@ -183,40 +234,55 @@ static panel_view view_panel(const qr_matrix *w, uint32_t panel) {
                         .sub = base + planes.sub,
                         .codes = base + planes.codes,
                         .groups = groups,
-                        .group_bytes = w->panel_bytes / groups};
+                        .bytes = w->panel_bytes,
+                        .group_bytes = w->panel_bytes / groups,
+                        .columns = columns_of(w, panel)};
 }
 
 /* Tiles of 16 rows hold any step of 8, 4, 2 and 1 taken from their start. */
-QR_KERNEL void panel_rows(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
-                          uint32_t panel) {
-    panel_view p = view_panel(w, panel);
-    __mmask16 columns = columns_of(w, panel);
-    for (uint32_t row = 0, step; row < acts->m; row += step) {
+QR_KERNEL void panel_rows(const qr_weight_type type, const int P, const panel_view *panels, const qr_acts *acts, float *y,
+                          size_t ldy) {
+    for (uint32_t row = 0, step; row < acts->m; row += step, y += step * ldy) {
         uint32_t left = acts->m - row;
         row_view rows = {qr_act_codes(acts, row, 0), qr_act_scales_at(acts, row, 0), row % QR_TILE_ROWS, row == 0};
-        float *out = y + row * ldy + (size_t)panel * QR_PANEL_ROWS;
-        step = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        if (step == 8) tile(type, 8, &p, rows, out, ldy, columns);
-        else if (step == 4) tile(type, 4, &p, rows, out, ldy, columns);
-        else if (step == 2) tile(type, 2, &p, rows, out, ldy, columns);
-        else tile(type, 1, &p, rows, out, ldy, columns);
+        step = left >= 8 && P == 1 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (P == 1 && step == 8) tile(type, P, 8, panels, rows, y, ldy);
+        else if (step == 4) tile(type, P, 4, panels, rows, y, ldy);
+        else if (step == 2) tile(type, P, 2, panels, rows, y, ldy);
+        else tile(type, P, 1, panels, rows, y, ldy);
     }
 }
 
-typedef void panel_function(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel);
-
-#define CODE_PANEL(type)                                                                                      \
-    static void panel_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel) { \
-        panel_rows(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                 \
+QR_KERNEL void code_panels(const qr_weight_type type, const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy,
+                           uint32_t begin, uint32_t end) {
+    const uint32_t together = acts->m >= PAIR_ROWS ? PANELS_MAX : 1;
+    for (uint32_t p = begin, step; p < end; p += step) {
+        float *out = y + (size_t)p * QR_PANEL_ROWS;
+        panel_view views[PANELS_MAX] = {view_panel(w, p)};
+        step = end - p < together ? 1 : together;
+        if (step == 1) {
+            panel_rows(type, 1, views, acts, out, ldy);
+            continue;
+        }
+        views[1] = view_panel(w, p + 1);
+        panel_rows(type, PANELS_MAX, views, acts, out, ldy);
     }
-CODE_PANEL(Q8_0)
-CODE_PANEL(Q4_0)
-CODE_PANEL(Q4_1)
-CODE_PANEL(Q5_0)
-CODE_PANEL(Q5_1)
-CODE_PANEL(Q4_K)
-CODE_PANEL(Q5_K)
-CODE_PANEL(Q6_K)
+}
+
+typedef void panels_function(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t begin, uint32_t end);
+
+#define CODE_PANELS(type)                                                                                                    \
+    static void panels_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t begin, uint32_t end) { \
+        code_panels(QR_WEIGHT_##type, w, acts, y, ldy, begin, end);                                                          \
+    }
+CODE_PANELS(Q8_0)
+CODE_PANELS(Q4_0)
+CODE_PANELS(Q4_1)
+CODE_PANELS(Q5_0)
+CODE_PANELS(Q5_1)
+CODE_PANELS(Q4_K)
+CODE_PANELS(Q5_K)
+CODE_PANELS(Q6_K)
 
 /* ---- float weights: fused multiply-adds in the order of k ---- */
 
@@ -282,24 +348,25 @@ QR_KERNEL void float_panel(const qr_weight_type type, const qr_matrix *w, const 
     }
 }
 
-#define FLOAT_PANEL(type)                                                                                     \
-    static void panel_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel) { \
-        float_panel(QR_WEIGHT_##type, w, acts, y, ldy, panel);                                                \
+#define FLOAT_PANELS(type)                                                                                                   \
+    static void panels_##type(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t begin, uint32_t end) { \
+        for (uint32_t p = begin; p < end; p++) float_panel(QR_WEIGHT_##type, w, acts, y, ldy, p);                            \
     }
-FLOAT_PANEL(F32)
-FLOAT_PANEL(F16)
-FLOAT_PANEL(BF16)
+FLOAT_PANELS(F32)
+FLOAT_PANELS(F16)
+FLOAT_PANELS(BF16)
 
-static panel_function *const PANEL_FUNCTIONS[QR_WEIGHT_TYPE_COUNT] = {
-    [QR_WEIGHT_F32] = panel_F32,   [QR_WEIGHT_F16] = panel_F16,   [QR_WEIGHT_BF16] = panel_BF16, [QR_WEIGHT_Q8_0] = panel_Q8_0,
-    [QR_WEIGHT_Q4_0] = panel_Q4_0, [QR_WEIGHT_Q4_1] = panel_Q4_1, [QR_WEIGHT_Q5_0] = panel_Q5_0, [QR_WEIGHT_Q5_1] = panel_Q5_1,
-    [QR_WEIGHT_Q4_K] = panel_Q4_K, [QR_WEIGHT_Q5_K] = panel_Q5_K, [QR_WEIGHT_Q6_K] = panel_Q6_K,
+static panels_function *const PANELS_FUNCTIONS[QR_WEIGHT_TYPE_COUNT] = {
+    [QR_WEIGHT_F32] = panels_F32,   [QR_WEIGHT_F16] = panels_F16,   [QR_WEIGHT_BF16] = panels_BF16,
+    [QR_WEIGHT_Q8_0] = panels_Q8_0, [QR_WEIGHT_Q4_0] = panels_Q4_0, [QR_WEIGHT_Q4_1] = panels_Q4_1,
+    [QR_WEIGHT_Q5_0] = panels_Q5_0, [QR_WEIGHT_Q5_1] = panels_Q5_1, [QR_WEIGHT_Q4_K] = panels_Q4_K,
+    [QR_WEIGHT_Q5_K] = panels_Q5_K, [QR_WEIGHT_Q6_K] = panels_Q6_K,
 };
 
 void qr_matmul_avx512(const qr_matrix *w, const qr_acts *acts, float *y, size_t ldy, uint32_t panel_begin, uint32_t panel_end,
                       void *scratch) {
     (void)scratch;
-    for (uint32_t p = panel_begin; p < panel_end; p++) PANEL_FUNCTIONS[w->type](w, acts, y, ldy, p);
+    PANELS_FUNCTIONS[w->type](w, acts, y, ldy, panel_begin, panel_end);
 }
 
 /* ---- activations ---- */

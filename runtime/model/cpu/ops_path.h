@@ -34,6 +34,10 @@ void qr_matmul_avx512(const qr_matrix *w, const qr_acts *acts, float *y, size_t 
 #define QR_UNROLL _Pragma("GCC unroll 16")
 #endif
 /* Keeps a value in a register here and work of later steps behind it: hoisted loads would push sums out to memory. */
+#ifdef __AVX512F__
+#define QR_PIN(vector) __asm__ volatile("" : "+v"(vector)) /* any of 32 */
+#else
 #define QR_PIN(vector) __asm__ volatile("" : "+x"(vector))
+#endif
 #define QR_KERNEL static inline __attribute__((always_inline))
 #endif
