@@ -4,6 +4,17 @@ qr_criterion(unit kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
 qr_criterion(prop kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
 qr_criterion(prop prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 
+# R03 in every run: the same tests over a hash that says nothing. The executable's qr_hash_bytes comes before the
+# library's.
+file(GLOB constant_hash_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/unit/kv/*.c
+  ${CMAKE_CURRENT_SOURCE_DIR}/prop/kv/*.c)
+add_executable(test_constant_hash_kv ${constant_hash_sources} ${PROJECT_SOURCE_DIR}/base/hash.c)
+qr_compile(test_constant_hash_kv)
+target_compile_definitions(test_constant_hash_kv PRIVATE QR_CONSTANT_HASH=1)
+target_link_libraries(test_constant_hash_kv PRIVATE qr_kv qr_prefix_cache qr_blockmgr qr_base PkgConfig::CRITERION m)
+add_test(NAME unit.kv_constant_hash COMMAND test_constant_hash_kv --jobs 2)
+set_tests_properties(unit.kv_constant_hash PROPERTIES TIMEOUT 120 LABELS "unit;prop;quick")
+
 # The example is compiled as a stranger would, against the public headers only.
 add_executable(example_kv_prefix_reuse ${PROJECT_SOURCE_DIR}/examples/kv_prefix_reuse.c)
 target_compile_options(example_kv_prefix_reuse PRIVATE ${QUIRE_WARNINGS} ${QUIRE_SANITIZE_FLAGS})
