@@ -89,7 +89,6 @@ static void count_first_start(qr_scheduler *s, qr_choice *c, const quire_kv_matc
     s->waiting_count--;
     s->stats.prompt_tokens_total += job->request.prompt_count;
     s->stats.cached_tokens_total += match->token_count;
-    qr_histogram_add(&s->metrics.queue, now_us > job->submitted_us ? now_us - job->submitted_us : 0);
     emit_started(s, c);
 }
 

@@ -35,14 +35,7 @@ bool qr_choice_is_end(const qr_scheduler *s, const qr_choice *c, quire_token tok
 
 /* ---- draws ---- */
 
-static void measure_token(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
-    qr_job *job = c->job;
-    if (c->token_us) {
-        qr_histogram_add(&s->metrics.inter_token, now_us - c->token_us);
-    } else if (job->first_token_us == 0) {
-        qr_histogram_add(&s->metrics.time_to_first_token, now_us > job->submitted_us ? now_us - job->submitted_us : 0);
-    }
-    c->token_us = now_us;
+static void count_token(qr_scheduler *s, qr_job *job, uint64_t now_us) {
     if (job->first_token_us == 0) job->first_token_us = now_us;
     job->last_token_us = now_us;
     job->completion_tokens++;
@@ -58,7 +51,7 @@ static void deliver_draw(qr_scheduler *s, qr_choice *c, const qr_sample_result *
     QR_ASSERT(c->pending > 0);
     c->pending--;
     c->tokens[c->known++] = result->token;
-    measure_token(s, c, now_us);
+    count_token(s, c->job, now_us);
     emit_token(s, c, QUIRE_EVENT_TOKEN, result);
     if (qr_choice_is_end(s, c, result->token)) {
         qr_choice_end(s, c, QUIRE_FINISH_STOP, now_us);
@@ -197,7 +190,6 @@ static void measure_step(qr_scheduler *s, const qr_step_place *place, const qr_s
     double seconds = (double)result->duration_us * 1e-6;
     s->stats.steps_total++;
     s->stats.step_seconds_total += seconds;
-    qr_histogram_add(&s->metrics.step, result->duration_us);
     if (result->status != QUIRE_OK) return;
     qr_cost_model_observe(&s->cost, place->step.row_count, place->position_sum, result->duration_us);
     if (seconds <= 0) return;

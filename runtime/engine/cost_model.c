@@ -1,6 +1,7 @@
 #include "runtime/engine/cost_model.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* The terms are scaled to the same order of magnitude, so that one weight of the prior suits all three. */
@@ -33,7 +34,8 @@ static void solve(double a[QR_COST_TERMS][QR_COST_TERMS], double b[QR_COST_TERMS
     }
 }
 
-static void fit(qr_cost_model *model) {
+/* Least squares with the terms in `zero` held at 0. */
+static void fit_others(qr_cost_model *model, const bool zero[QR_COST_TERMS]) {
     double a[QR_COST_TERMS][QR_COST_TERMS], b[QR_COST_TERMS];
     memcpy(a, model->normal, sizeof a);
     memcpy(b, model->right, sizeof b);
@@ -41,8 +43,26 @@ static void fit(qr_cost_model *model) {
         a[i][i] += prior_weight;
         b[i] += prior_weight * prior_us[i];
     }
+    for (int i = 0; i < QR_COST_TERMS; i++) {
+        if (!zero[i]) continue;
+        for (int j = 0; j < QR_COST_TERMS; j++) a[i][j] = a[j][i] = i == j;
+        b[i] = 0;
+    }
     solve(a, b, model->us);
-    for (int i = 0; i < QR_COST_TERMS; i++) model->us[i] = model->us[i] > 0 ? model->us[i] : 0;
+}
+
+/* No cost is negative: a term that comes out so is held at 0 and the others are fitted again. */
+static void fit(qr_cost_model *model) {
+    bool zero[QR_COST_TERMS] = {false}, again = true;
+    while (again) {
+        again = false;
+        fit_others(model, zero);
+        for (int i = 0; i < QR_COST_TERMS; i++) {
+            if (!(model->us[i] < 0)) continue;
+            zero[i] = again = true;
+            model->us[i] = 0;
+        }
+    }
 }
 
 void qr_cost_model_observe(qr_cost_model *model, uint32_t rows, uint64_t position_sum, uint64_t duration_us) {

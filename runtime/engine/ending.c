@@ -71,15 +71,6 @@ static void count_finish(qr_scheduler *s, const qr_job *job, quire_finish finish
 
 static uint64_t span_us(uint64_t from, uint64_t to) { return from && to > from ? to - from : 0; }
 
-static void measure_job(qr_scheduler *s, const qr_job *job, quire_finish finish, uint64_t now_us) {
-    if (finish != QUIRE_FINISH_NONE) return;
-    qr_histogram_add(&s->metrics.end_to_end, span_us(job->submitted_us, now_us));
-    if (job->first_token_us) {
-        qr_histogram_add(&s->metrics.prefill, span_us(job->first_row_us, job->first_token_us));
-        qr_histogram_add(&s->metrics.decode, span_us(job->first_token_us, job->last_token_us));
-    }
-}
-
 static void job_done(qr_scheduler *s, qr_job *job, quire_finish finish, quire_status error, uint64_t now_us) {
     QR_ASSERT(!job->done && job->live == 0);
     uint64_t started_us = job->started ? job->started_us : now_us;
@@ -104,7 +95,6 @@ static void job_done(qr_scheduler *s, qr_job *job, quire_finish finish, quire_st
     qr_list_remove(&job->node);
     qr_list_push_back(&s->closing, &job->node);
     count_finish(s, job, finish == QUIRE_FINISH_NONE && job->cut ? QUIRE_FINISH_LENGTH : finish);
-    measure_job(s, job, finish, now_us);
     qr_scheduler_emit(s, &event);
     job_settle(s, job);
 }

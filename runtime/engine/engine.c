@@ -29,7 +29,7 @@ uint64_t qr_engine_bytes(const qr_scheduler_config *config, uint32_t block_total
     uint64_t messages = power_of_two_at_least(jobs_max(config) + QR_FORGETS_MAX) * sizeof(qr_engine_message) * 2;
     uint64_t events = outbox_capacity(qr_scheduler_events_max_of(config)) * sizeof(quire_event);
     uint64_t scheduler = qr_scheduler_bytes(config, block_total, block_tokens);
-    return sizeof(quire_engine) + sizeof(qr_engine_view) + messages + events + scheduler;
+    return sizeof(quire_engine) + sizeof(quire_engine_stats) + messages + events + scheduler;
 }
 
 /* ---- start and destroy ---- */
@@ -95,7 +95,7 @@ static quire_status engine_take_memory(quire_engine *engine) {
     if (status == QUIRE_OK)
         status = qr_mailbox_create(sizeof(quire_event), outbox_capacity(engine->events_max), &engine->outbox);
     if (status == QUIRE_OK) status = qr_mailbox_create(1, 1, &engine->bell);
-    if (status == QUIRE_OK && !(engine->snapshot = qr_snapshot_create(sizeof(qr_engine_view)))) status = QUIRE_NO_MEMORY;
+    if (status == QUIRE_OK && !(engine->snapshot = qr_snapshot_create(sizeof(quire_engine_stats)))) status = QUIRE_NO_MEMORY;
     return status;
 }
 
@@ -225,17 +225,7 @@ void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t
 
 /* ---- observation ---- */
 
-void quire_engine_get_stats(quire_engine *engine, quire_engine_stats *stats) {
-    qr_engine_view view;
-    qr_snapshot_read(engine->snapshot, &view);
-    *stats = view.stats;
-}
-
-void qr_engine_get_metrics(quire_engine *engine, qr_engine_metrics *metrics) {
-    qr_engine_view view;
-    qr_snapshot_read(engine->snapshot, &view);
-    *metrics = view.metrics;
-}
+void quire_engine_get_stats(quire_engine *engine, quire_engine_stats *stats) { qr_snapshot_read(engine->snapshot, stats); }
 
 quire_status quire_engine_check(quire_engine *engine, quire_error *error) {
     qr_check_call call = {.mutex = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};

@@ -21,7 +21,6 @@
 #include "base/compute_pool.h"
 #include "base/list.h"
 #include "base/mailbox.h"
-#include "runtime/engine/metrics.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/snapshot.h"
 
@@ -68,17 +67,12 @@ typedef struct qr_check_call {
     quire_error error;
 } qr_check_call;
 
-typedef struct qr_engine_view {
-    quire_engine_stats stats;
-    qr_engine_metrics metrics;
-} qr_engine_view;
-
 struct quire_engine {
     qr_engine_parts parts;
     qr_scheduler *scheduler;
     qr_mailbox *inbox, *outbox, *returned;
     qr_mailbox *bell;      /* never holds a message: rung when the outbox has room again */
-    qr_snapshot *snapshot; /* of qr_engine_view */
+    qr_snapshot *snapshot; /* of quire_engine_stats */
     pthread_t thread;
     bool thread_runs;
     uint32_t block_total, capacity_tokens, events_max;
@@ -99,7 +93,7 @@ struct quire_engine {
 
     /* Thread. */
     uint64_t events_sent;
-    qr_engine_view view; /* scratch of publish */
+    quire_engine_stats stats; /* scratch of publish */
 };
 
 void qr_engine_sink(void *engine, const quire_event *event); /* the scheduler's */

@@ -34,16 +34,15 @@ static void give_back_ended(quire_engine *engine) {
 }
 
 void qr_engine_publish(quire_engine *engine) {
-    qr_engine_view *view = &engine->view;
+    quire_engine_stats *stats = &engine->stats;
     const qr_engine_parts *parts = &engine->parts;
-    qr_scheduler_get_stats(engine->scheduler, &view->stats);
-    qr_scheduler_get_metrics(engine->scheduler, &view->metrics);
-    quire_kv_get_stats(parts->kv, &view->stats.kv);
-    view->stats.kv_bytes_per_token = parts->kv_bytes_per_token;
-    view->stats.weight_bytes = parts->weight_bytes;
-    view->stats.work_bytes = parts->work_bytes;
-    view->stats.saturated_total = parts->saturated ? parts->saturated(parts->backend) : 0;
-    qr_snapshot_write(engine->snapshot, view);
+    qr_scheduler_get_stats(engine->scheduler, stats);
+    quire_kv_get_stats(parts->kv, &stats->kv);
+    stats->kv_bytes_per_token = parts->kv_bytes_per_token;
+    stats->weight_bytes = parts->weight_bytes;
+    stats->work_bytes = parts->work_bytes;
+    stats->saturated_total = parts->saturated ? parts->saturated(parts->backend) : 0;
+    qr_snapshot_write(engine->snapshot, stats);
 }
 
 /* ---- what comes in ---- */

@@ -41,12 +41,11 @@ typedef struct qr_choice {
     quire_seq_id seq;
     quire_token *tokens; /* [prompt_count + limit] */
     uint32_t known, computed, scheduled, pending, in_flight;
-    uint32_t passed;             /* how often a younger entry was started before it */
-    uint64_t wait_arrival;       /* the prefilling choice whose prefix it waits for; 0: none */
-    uint32_t wait_index;         /* the same */
-    uint32_t wait_tokens;        /* prefix tokens that will be shared then */
-    uint64_t seed;               /* of this choice */
-    uint64_t first_us, token_us; /* first and latest token */
+    uint32_t passed;       /* how often a younger entry was started before it */
+    uint64_t wait_arrival; /* the prefilling choice whose prefix it waits for; 0: none */
+    uint32_t wait_index;   /* the same */
+    uint32_t wait_tokens;  /* prefix tokens that will be shared then */
+    uint64_t seed;         /* of this choice */
 } qr_choice;
 
 struct qr_job {

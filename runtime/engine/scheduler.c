@@ -263,5 +263,3 @@ void qr_scheduler_get_stats(const qr_scheduler *s, quire_engine_stats *stats) {
     out.idle = qr_scheduler_idle(s);
     *stats = out;
 }
-
-void qr_scheduler_get_metrics(const qr_scheduler *s, qr_engine_metrics *metrics) { *metrics = s->metrics; }

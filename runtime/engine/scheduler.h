@@ -81,8 +81,6 @@ uint32_t qr_scheduler_events_max_of(const qr_scheduler_config *config);
 
 /* Fills the scheduler's part: running, waiting, paused, counters. */
 void qr_scheduler_get_stats(const qr_scheduler *scheduler, quire_engine_stats *stats);
-struct qr_engine_metrics;
-void qr_scheduler_get_metrics(const qr_scheduler *scheduler, struct qr_engine_metrics *metrics);
 /* Verifies every invariant; CORRUPT names the first violation. O(requests and their tokens). */
 QUIRE_MUST_CHECK quire_status qr_scheduler_check(const qr_scheduler *scheduler, quire_error *error);
 #endif

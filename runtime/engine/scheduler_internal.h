@@ -14,7 +14,6 @@
 
 #include "runtime/engine/cost_model.h"
 #include "runtime/engine/job.h"
-#include "runtime/engine/metrics.h"
 
 enum {
     QR_STEPS_IN_FLIGHT_MAX = 2,
@@ -66,7 +65,6 @@ struct qr_scheduler {
     uint64_t next_step_id;
 
     qr_cost_model cost;
-    qr_engine_metrics metrics;
     quire_engine_stats stats; /* its counters */
 };
 

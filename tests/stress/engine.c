@@ -68,9 +68,7 @@ static void *read_stats(void *argument) {
     uint64_t tokens = 0;
     for (; !atomic_load(&r->over); r->reads++) {
         quire_engine_stats stats;
-        qr_engine_metrics metrics;
         quire_engine_get_stats(r->engine, &stats);
-        qr_engine_get_metrics(r->engine, &metrics);
         require(stats.kv.block_free + stats.kv.block_cached + stats.kv.block_used == stats.kv.block_total, "a torn snapshot");
         require(stats.generated_tokens_total >= tokens, "a counter fell");
         require(stats.running <= SEQUENCES && stats.waiting <= WAITING, "impossible counts");

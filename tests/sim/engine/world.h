@@ -7,7 +7,6 @@
 
 #include "base/random.h"
 #include "runtime/engine/backend_sim.h"
-#include "runtime/engine/metrics.h"
 #include "runtime/engine/scheduler.h"
 
 enum { WORLD_VOCABULARY = 97, WORLD_END_TOKEN = 3, WORLD_ANSWER_MAX = 512, WORLD_CHOICES = 4 };

@@ -1,0 +1,103 @@
+/* The plan's numbers are the allocator's (R40), and every refusal has its numbers. */
+#include "runtime/engine/sizing.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/tiny_model.h"
+
+static quire_model *open_tiny(bool header_only) {
+    tiny_model tiny = tiny_model_of(QR_WEIGHT_Q8_0);
+    size_t size;
+    tiny.context = 512;
+    uint8_t *file = tiny_model_file(&tiny, &size);
+    char path[32];
+    quire_model *model = NULL;
+    quire_error error;
+    write_temporary(file, size, path);
+    free(file);
+    quire_model_options options = {.header_only = header_only, .thread_count = 1};
+    cr_assert_eq(quire_model_open(path, &options, &model, &error), QUIRE_OK, "%s", error.text);
+    unlink(path);
+    return model;
+}
+
+static const quire_engine_config f16 = {.key_type = QUIRE_KV_F16, .value_type = QUIRE_KV_F16, .thread_count = 1};
+
+Test(engine_sizing, sums_and_sessions_agree) {
+    quire_model *model = open_tiny(true);
+    quire_engine_config config = f16, resolved;
+    qr_sizing s;
+    quire_error error;
+    config.kv_memory_bytes = 64 << 20;
+    cr_assert_eq(qr_sizing_resolve(model, &config, UINT64_MAX, &resolved, &s, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(s.context_tokens, 512);
+    cr_assert_eq(s.block_tokens, 16);
+    cr_assert_eq(s.blocks_per_context, 32);
+    cr_assert_eq(s.sessions, s.block_count / 32);
+    cr_assert_eq(s.pool_tokens, (uint64_t)s.block_count * 16);
+    cr_assert_eq(s.kv_pool_bytes, s.kv_block_bytes * s.block_count);
+    cr_assert(s.kv_pool_bytes + s.kv_bookkeeping_bytes <= 64 << 20, "within what was given");
+    cr_assert(s.kv_pool_bytes + s.kv_bookkeeping_bytes + 2 * s.kv_block_bytes > 64 << 20, "and no block left over");
+    cr_assert_eq(s.total_bytes, s.weight_bytes + s.kv_pool_bytes + s.kv_bookkeeping_bytes + s.work_bytes);
+    /* 2 layers, 2 KV heads, f16: keys and values */
+    cr_assert_eq(s.kv_token_bytes, 2 * 2 * 2 * (quire_model_get_info(model)->key_dim + quire_model_get_info(model)->value_dim));
+    qr_sizing again;
+    cr_assert_eq(qr_sizing_resolve(model, &resolved, UINT64_MAX, &resolved, &again, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(again.total_bytes, s.total_bytes, "resolving twice changes nothing");
+    quire_model_close(model);
+}
+
+Test(engine_sizing, the_planned_bytes_are_what_the_engine_takes) {
+    quire_model *model = open_tiny(false);
+    quire_engine_config config = f16, resolved;
+    qr_sizing s;
+    quire_error error;
+    quire_engine *engine;
+    quire_engine_stats stats;
+    config.kv_block_count = 100;
+    config.max_sequences = 4;
+    cr_assert_eq(qr_sizing_resolve(model, &config, UINT64_MAX, &resolved, &s, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(quire_engine_create(&config, model, &engine, &error), QUIRE_OK, "%s", error.text);
+    quire_engine_get_stats(engine, &stats);
+    cr_assert_eq(stats.kv.block_total, 100);
+    cr_assert_eq(stats.kv.pool_bytes, s.kv_pool_bytes);
+    cr_assert_eq(stats.kv.bookkeeping_bytes, s.kv_bookkeeping_bytes);
+    cr_assert_eq(stats.kv_bytes_per_token, s.kv_token_bytes);
+    cr_assert_eq(stats.work_bytes, s.work_bytes);
+    quire_engine_destroy(engine);
+    quire_model_close(model);
+}
+
+Test(engine_sizing, what_cannot_be_is_refused_with_its_numbers) {
+    quire_model *model = open_tiny(true);
+    quire_engine_config resolved, c;
+    qr_sizing s;
+    quire_error error;
+    c = f16, c.kv_memory_bytes = 10000;
+    cr_assert_eq(qr_sizing_resolve(model, &c, UINT64_MAX, &resolved, &s, &error), QUIRE_TOO_LARGE);
+    cr_assert(strstr(error.text, "512 tokens") && strstr(error.text, "32 blocks"), "%s", error.text);
+    cr_assert_eq(qr_sizing_resolve(model, &f16, 1000, &resolved, &s, &error), QUIRE_TOO_LARGE, "memory below the weights");
+    struct {
+        const char *field;
+        quire_engine_config config;
+    } wrong[] = {
+        {"block_tokens", {.block_tokens = 20}},
+        {"context", {.context_tokens = 513}},
+        {"context", {.context_tokens = 1}},
+        {"max_sequences", {.max_sequences = 5000}},
+        {"threads", {.thread_count = -1}},
+        {"kv_type", {.key_type = QUIRE_KV_INT8}},
+        {"kv_blocks", {.kv_block_count = 5, .kv_memory_bytes = 5}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_assert_eq(qr_sizing_resolve(model, &wrong[i].config, UINT64_MAX, &resolved, &s, &error), QUIRE_INVALID);
+        cr_assert_str_eq(error.source, wrong[i].field);
+    }
+    quire_engine *engine;
+    cr_assert_eq(quire_engine_create(&f16, model, &engine, &error), QUIRE_INVALID, "no weights, no engine");
+    cr_assert_null(engine);
+    quire_model_close(model);
+}
