@@ -79,7 +79,7 @@ void qr_policy_mark_end(qr_policy *policy, const qr_node *node) {
 
 static double policy_rank(const qr_policy *policy, const qr_node *node) {
     if (policy->kind == QUIRE_KV_LRU) return (double)node->touched;
-    return log2(node->weight) + (double)node->touched * 1e-6 / policy->horizon_s;
+    return log2((double)node->weight) + (double)node->touched * 1e-6 / policy->horizon_s;
 }
 
 bool qr_policy_before(const qr_policy *policy, const qr_node *a, const qr_node *b) {

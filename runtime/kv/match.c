@@ -1,7 +1,7 @@
 /* The longest cached prefix of a prompt, and the reason that it is not longer. */
 #include "runtime/kv/kv_internal.h"
 
-#define MISS_NAME(name, text) [QUIRE_KV_MISS_##name] = text,
+#define MISS_NAME(name, text) [QUIRE_KV_MISS_##name] = (text),
 
 const char *quire_kv_miss_name(quire_kv_miss miss) {
     static const char *const names[] = {QUIRE_KV_MISS_LIST(MISS_NAME)};

@@ -189,7 +189,7 @@ quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_tok
 /* Gives the sequence a private copy of its shared, part-filled last block. */
 static void sequence_copy_last(quire_kv *kv, kv_sequence *sequence) {
     uint32_t row = sequence_row(kv, sequence), place = sequence->token_count / kv->config.block_tokens;
-    quire_block_id fresh[QUIRE_KV_GROUPS_MAX], shared[QUIRE_KV_GROUPS_MAX];
+    quire_block_id fresh[QUIRE_KV_GROUPS_MAX], shared[QUIRE_KV_GROUPS_MAX] = {0};
     qr_kv_take_blocks(kv, fresh);
     for (uint32_t g = 0; g < kv->config.group_count; g++)
         shared[g] = qr_block_table_replace(&kv->tables[g], row, place, fresh[g]);
