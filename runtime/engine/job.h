@@ -41,6 +41,7 @@ typedef struct qr_choice {
     quire_seq_id seq;
     quire_token *tokens; /* [prompt_count + limit] */
     uint32_t known, computed, scheduled, pending, in_flight;
+    uint64_t step_id;      /* the latest step with rows of it */
     uint32_t passed;       /* how often a younger entry was started before it */
     uint64_t wait_arrival; /* the prefilling choice whose prefix it waits for; 0: none */
     uint32_t wait_index;   /* the same */

@@ -1,5 +1,6 @@
-/* Which rows join the next step: one row for every choice that decodes, then prefill in order of urgency and age, as much as
- * the rest of the step's time allows, and always at least a block of it, so that decodes never starve a prompt.
+/* Which rows join the next step: one row for every choice that decodes, then prefill, short rests first and then in order of
+ * urgency and age, as much as the rest of the step's time allows, and always at least a block of it, so that decodes never
+ * starve a prompt.
  *
  * Every row of a prefill has its block already (admission reserved them); a decode row takes one when it needs it, and when
  * there is none the youngest of the least urgent pauses. */
@@ -104,6 +105,7 @@ static void add_choice(planner *p, qr_choice *c, uint32_t rows) {
     add_scores(p, c, first_row, rows);
     bool last = rows == qr_choice_remaining(c);
     c->scheduled += rows;
+    c->step_id = step->id;
     c->in_flight++;
     c->job->in_flight++;
     if (last) add_draws(p, c, step->row_count - 1);
@@ -178,28 +180,55 @@ static void plan_decodes(planner *p) {
 
 /* ---- prefill ---- */
 
-static uint32_t chunk_rows(const planner *p, const qr_choice *c, double time_us, bool first) {
-    const qr_scheduler *s = p->s;
-    uint32_t rows_left = s->config.limits.rows_max - p->place->step.row_count;
-    uint32_t rows = qr_cost_model_rows(&s->cost, time_us, c->scheduled, rows_left);
-    if (first && rows < s->block_tokens) rows = s->block_tokens;
+/* Once per step: the rows of a sequence stand together. */
+static bool prefills_now(const planner *p, const qr_choice *c) {
+    return qr_choice_prefills(c) && !c->pause_wanted && qr_choice_remaining(c) > 0 && c->step_id != p->place->step.id;
+}
+
+static double spent_us(const planner *p) {
+    return qr_cost_model_predict_us(&p->s->cost, p->place->step.row_count, p->place->position_sum);
+}
+
+/* Rows of the choice that fit into time_us, and into the step. */
+static uint32_t rows_in(const planner *p, const qr_choice *c, double time_us) {
+    uint32_t rows_left = p->s->config.limits.rows_max - p->place->step.row_count;
+    uint32_t rows = qr_cost_model_rows(&p->s->cost, time_us, c->scheduled, rows_left);
+    if (p->place->prefill_rows == 0 && rows < p->s->block_tokens) rows = p->s->block_tokens;
     if (c->job->request.prompt_logprobs && rows > p->score_left) rows = p->score_left;
     if (rows > rows_left) rows = rows_left;
     uint32_t remaining = qr_choice_remaining(c);
     return rows < remaining ? rows : remaining;
 }
 
-static void plan_prefill(planner *p) {
-    qr_scheduler *s = p->s;
-    qr_step_place *place = p->place;
+static void add_prefill(planner *p, qr_choice *c, uint32_t rows) {
+    add_choice(p, c, rows);
+    p->place->prefill_rows += rows;
+}
+
+/* What is nearly done goes first: a chat that has all but its last words cached must not wait behind a long prompt. It takes
+ * at most half of the time; where that is too short for it, a part of it goes first in every other step. So the long one
+ * goes on too. */
+static void plan_short_prefill(planner *p) {
+    const qr_scheduler *s = p->s;
+    double end_us = (spent_us(p) + (double)s->config.step_us) / 2;
     for (uint32_t i = 0; i < s->running_count; i++) {
         qr_choice *c = s->running[i];
-        if (!qr_choice_prefills(c) || c->pause_wanted || qr_choice_remaining(c) == 0) continue;
-        double spent_us = qr_cost_model_predict_us(&s->cost, place->step.row_count, place->position_sum);
-        uint32_t rows = chunk_rows(p, c, (double)s->config.step_us - spent_us, place->prefill_rows == 0);
+        if (!prefills_now(p, c) || qr_choice_remaining(c) > QR_SHORT_BLOCKS * s->block_tokens) continue;
+        uint32_t rows = rows_in(p, c, end_us - spent_us(p));
+        bool turn = p->place->step.id % 2 == 0 && p->place->prefill_rows == 0;
+        if (rows > 0 && (turn || rows == qr_choice_remaining(c))) add_prefill(p, c, rows);
+    }
+}
+
+static void plan_prefill(planner *p) {
+    const qr_scheduler *s = p->s;
+    plan_short_prefill(p);
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        qr_choice *c = s->running[i];
+        if (!prefills_now(p, c)) continue;
+        uint32_t rows = rows_in(p, c, (double)s->config.step_us - spent_us(p));
         if (rows == 0) return;
-        add_choice(p, c, rows);
-        place->prefill_rows += rows;
+        add_prefill(p, c, rows);
     }
 }
 

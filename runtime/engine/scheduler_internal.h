@@ -21,6 +21,7 @@ enum {
     QR_WINDOW = 8,            /* queue entries compared by cached prefix */
     QR_SCAN_MAX = 64,         /* queue entries looked at, those that wait for a prefix included */
     QR_PASSES_MAX = 8,        /* after so many younger ones nobody passes an entry any more */
+    QR_SHORT_BLOCKS = 4,      /* a prefill of so many blocks is short */
     QR_COPIES_PER_CHOICE = 4, /* block copies that one choice can cause between two steps, generously */
 };
 

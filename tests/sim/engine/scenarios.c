@@ -455,3 +455,27 @@ Test(sim_scenarios, a_long_prompt_does_not_stop_decodes) {
     world_drain(w, 1000);
     world_destroy(w);
 }
+
+/* A short prompt, or a chat whose beginning is cached, does not wait until a long prompt is through; the long one goes on. */
+Test(sim_scenarios, short_prefill_goes_before_long) {
+    world_options o = world_defaults();
+    o.step_us = 6000;
+    o.max_sequences = 16;
+    world *w = world_create(&o, 12);
+    static quire_token prompt[LONG];
+    quire_token small[10][20];
+    world_prompt(1, prompt, LONG);
+    quire_request big = world_request(0, prompt, LONG, 4);
+    cr_assert_eq(world_add(w, &big), QUIRE_OK);
+    cr_assert(world_step(w));
+    for (uint64_t id = 1; id < 11; id++) {
+        world_prompt(id + 1, small[id - 1], 20);
+        quire_request r = world_request(id, small[id - 1], 20, 2);
+        cr_assert_eq(world_add(w, &r), QUIRE_OK);
+    }
+    for (int i = 0; i < 3; i++) cr_assert(world_step(w));
+    cr_assert(w->records[1].first_token_us > 0 && w->records[0].first_token_us == 0, "the first small one is through");
+    world_drain(w, 1000);
+    for (int i = 1; i < 8; i++) cr_assert(w->records[i].first_token_us < w->records[0].first_token_us);
+    world_destroy(w);
+}
