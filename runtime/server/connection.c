@@ -122,12 +122,13 @@ static void connection_head(qr_connection *c) {
 
 static void connection_body(qr_connection *c, qr_http_span body) {
     qr_server *server = c->server;
-    if (c->task->body.size + body.size > server->config.max_body_bytes)
+    size_t had = c->task->body.size;
+    if (had + body.size > server->config.max_body_bytes)
         return connection_refuse(c, 413, NULL, "the body is larger than the limit");
     if (!qr_server_body_reserve(server, body.size)) return connection_refuse(c, 503, NULL, "too many request bodies at once");
     qr_bytes_append(&c->task->body, body.data, body.size);
     if (!c->task->body.failed) return;
-    qr_server_body_released(server, body.size);
+    qr_server_body_released(server, had + body.size); /* the buffer has emptied itself */
     connection_refuse(c, 503, NULL, "out of memory");
 }
 

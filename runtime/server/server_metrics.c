@@ -1,10 +1,12 @@
 /* server_metrics.c - see server_metrics.h; the page is in the text format 0.0.4, in a form that promtool accepts. */
 #include "runtime/server/server_metrics.h"
 
+#include "runtime/model/text_stream.h"
 #include "runtime/server/endpoints.h"
 #include "runtime/server/server_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double histogram_bounds[QR_HISTOGRAM_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -61,13 +63,16 @@ static void page_histogram(qr_bytes *page, const char *name, const qr_histogram 
     qr_bytes_format(page, "%s_sum %.12g\n%s_count %" PRIu64 "\n", name, histogram->sum, name, histogram->count);
 }
 
-/* A label value: backslash, quote and line feed are escaped, whatever the model is called. */
+/* A label value: valid UTF-8, with backslash, quote and line feed escaped, whatever the model is called. */
 static void page_label(qr_bytes *page, const char *text) {
-    for (; *text; text++) {
-        if (*text == '\\' || *text == '"') qr_bytes_append(page, "\\", 1);
-        if (*text == '\n') qr_bytes_text(page, "\\n");
-        else qr_bytes_append(page, text, 1);
+    size_t size;
+    char *valid = qr_text_to_utf8(text, strlen(text), &size);
+    for (size_t i = 0; valid && i < size; i++) {
+        if (valid[i] == '\\' || valid[i] == '"') qr_bytes_append(page, "\\", 1);
+        if (valid[i] == '\n') qr_bytes_text(page, "\\n");
+        else qr_bytes_append(page, &valid[i], 1);
     }
+    free(valid);
 }
 
 static void page_info(qr_bytes *page, const qr_server *server) {

@@ -17,6 +17,7 @@ typedef struct fake_request {
     quire_request request; /* prompt is a copy */
     uint32_t position[QUIRE_CHOICES_MAX];
     bool choice_over[QUIRE_CHOICES_MAX];
+    bool choice_stopping[QUIRE_CHOICES_MAX]; /* one more token comes, as from the real engine */
     uint32_t prefill_done;
     uint64_t steps;
 } fake_request;
@@ -82,7 +83,8 @@ static void step_choice(quire_engine *e, fake_request *r, uint32_t choice) {
     event.logits_digest = qr_mix64(at);
     fill_scores(r, &event);
     emit(e, &event);
-    if (event.is_end) end_choice(e, r, choice, QUIRE_FINISH_STOP);
+    if (r->choice_stopping[choice]) end_choice(e, r, choice, QUIRE_FINISH_CANCELLED);
+    else if (event.is_end) end_choice(e, r, choice, QUIRE_FINISH_STOP);
     else if (r->position[choice] == r->request.max_tokens) end_choice(e, r, choice, QUIRE_FINISH_LENGTH);
 }
 
@@ -242,7 +244,7 @@ void quire_engine_stop_choice(quire_engine *e, uint64_t id, uint32_t choice) {
     fake_request *r = find(e, id);
     if (r && !r->choice_over[choice]) {
         e->counts.stopped_choices++;
-        end_choice(e, r, choice, QUIRE_FINISH_CANCELLED);
+        r->choice_stopping[choice] = true;
     }
     pthread_mutex_unlock(&e->lock);
 }
