@@ -169,7 +169,7 @@ static bool take_arrays(cpu_backend *cpu, const qr_backend_limits *l, size_t off
 }
 
 static bool take_samplers(cpu_backend *cpu) {
-    cpu->samplers = qr_alloc_zero((size_t)cpu->thread_count, sizeof *cpu->samplers);
+    cpu->samplers = qr_alloc_zero((size_t)cpu->thread_count, sizeof(void *));
     for (int i = 0; cpu->samplers && i < cpu->thread_count; i++) {
         cpu->samplers[i] = qr_sampler_create(cpu->base.limits.vocabulary_size, cpu->end_tokens, cpu->end_token_count);
         if (!cpu->samplers[i]) return false;

@@ -23,11 +23,14 @@ static size_t power_of_two_at_least(size_t value) {
     return power;
 }
 
-static size_t outbox_capacity(uint32_t events_max) { return power_of_two_at_least((size_t)events_max + 1); }
+/* One round at its worst, and room for a dozen ordinary steps that the owner has not fetched yet. */
+static size_t outbox_capacity(const qr_scheduler_config *config) {
+    return power_of_two_at_least((size_t)qr_scheduler_events_max_of(config) + 16 * (size_t)config->max_sequences + 256);
+}
 
 uint64_t qr_engine_bytes(const qr_scheduler_config *config, uint32_t block_total, uint32_t block_tokens) {
     uint64_t messages = power_of_two_at_least(jobs_max(config) + QR_FORGETS_MAX) * sizeof(qr_engine_message) * 2;
-    uint64_t events = outbox_capacity(qr_scheduler_events_max_of(config)) * sizeof(quire_event);
+    uint64_t events = outbox_capacity(config) * sizeof(quire_event);
     uint64_t scheduler = qr_scheduler_bytes(config, block_total, block_tokens);
     return sizeof(quire_engine) + sizeof(quire_engine_stats) + messages + events + scheduler;
 }
@@ -93,7 +96,7 @@ static quire_status engine_take_memory(quire_engine *engine) {
     status = qr_mailbox_create(sizeof(qr_engine_message), messages, &engine->inbox);
     if (status == QUIRE_OK) status = qr_mailbox_create(sizeof(qr_engine_message), messages, &engine->returned);
     if (status == QUIRE_OK)
-        status = qr_mailbox_create(sizeof(quire_event), outbox_capacity(engine->events_max), &engine->outbox);
+        status = qr_mailbox_create(sizeof(quire_event), outbox_capacity(&parts->scheduler), &engine->outbox);
     if (status == QUIRE_OK) status = qr_mailbox_create(1, 1, &engine->bell);
     if (status == QUIRE_OK && !(engine->snapshot = qr_snapshot_create(sizeof(quire_engine_stats)))) status = QUIRE_NO_MEMORY;
     return status;
