@@ -204,10 +204,11 @@ static CURLcode exchange_drive(exchange *x, bool *interrupted) {
 static quire_status exchange_run(exchange *x, const char *path, const json_t *body, long *code, bool *interrupted,
                                  quire_error *error) {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    *code = 0;
+    *interrupted = false;
     if (body && !text) return qr_fail(error, QUIRE_NO_MEMORY, NULL, QR_NO_OFFSET, "no memory for the request");
     exchange_prepare(x, path, text);
     CURLcode result = exchange_drive(x, interrupted);
-    *code = 0;
     curl_easy_getinfo(x->client->easy, CURLINFO_RESPONSE_CODE, code);
     free(text);
     if (result == CURLE_OK || *interrupted) return QUIRE_OK;
@@ -229,7 +230,7 @@ const char *qr_chat_error_message(const json_t *reply) {
 quire_status qr_chat_client_call(qr_chat_client *client, const char *path, const json_t *body, json_t **reply, long *code,
                                  quire_error *error) {
     exchange x = {.client = client};
-    bool interrupted;
+    bool interrupted = false;
     *reply = NULL;
     quire_status status = exchange_run(&x, path, body, code, &interrupted, error);
     if (status == QUIRE_OK && interrupted) status = qr_fail(error, QUIRE_CANCELLED, NULL, QR_NO_OFFSET, "stopped");
@@ -262,7 +263,7 @@ quire_status qr_chat_client_stream(qr_chat_client *client, const json_t *body, q
     exchange x = {.client = client, .streamed = true, .on_text = on_text, .context = context, .reply = reply};
     x.events.on_event = take_event;
     x.events.context = &x;
-    long code;
+    long code = 0;
     quire_status status = exchange_run(&x, "/v1/chat/completions", body, &code, &reply->interrupted, error);
     if (status == QUIRE_OK && !reply->interrupted && !x.done) {
         if (reply_is_stream(&x)) status = qr_fail(error, QUIRE_IO, NULL, QR_NO_OFFSET, "the answer broke off");

@@ -45,12 +45,13 @@ static error_t plan_option(int key, char *argument, struct argp_state *state) {
     return 0;
 }
 
+static uint64_t session_bytes(const qr_sizing *sizing) { return sizing->blocks_per_context * sizing->kv_block_bytes; }
+
 /* A plan reads as "weights + KV" of a machine that is not this one, so the pool is told in full. */
 static void print_table(const quire_model *model, const quire_engine_config *config, const qr_sizing *sizing, uint64_t memory) {
     char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
     qr_start_screen_print(stdout, model, config, sizing);
-    uint64_t session = (uint64_t)sizing->blocks_per_context * sizing->kv_block_bytes;
-    printf("  %-14s%s: %" PRIu32 " blocks for %" PRIu32 " tokens\n", "one session", qr_size_format(session, a),
+    printf("  %-14s%s: %" PRIu32 " blocks for %" PRIu32 " tokens\n", "one session", qr_size_format(session_bytes(sizing), a),
            sizing->blocks_per_context, sizing->context_tokens);
     if (memory != UINT64_MAX)
         printf("  %-14s%s of %s\n", "memory used", qr_size_format(sizing->total_bytes, a), qr_size_format(memory, b));
@@ -65,14 +66,13 @@ static json_t *plan_json(const quire_model *model, const quire_engine_config *co
                   (json_int_t)sizing->weight_bytes, "mapped_bytes", (json_int_t)info->mapped_bytes, "work_bytes",
                   (json_int_t)sizing->work_bytes, "kv_bookkeeping_bytes", (json_int_t)sizing->kv_bookkeeping_bytes,
                   "kv_pool_bytes", (json_int_t)sizing->kv_pool_bytes, "total_bytes", (json_int_t)sizing->total_bytes);
-    json_t *kv =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "key_type", quire_kv_type_name(config->key_type),
-                  "value_type", quire_kv_type_name(config->value_type), "kv_bytes_per_token",
-                  (json_int_t)sizing->kv_token_bytes, "kv_bytes_per_block", (json_int_t)sizing->kv_block_bytes, "block_tokens",
-                  (json_int_t)sizing->block_tokens, "blocks", (json_int_t)sizing->block_count, "pool_tokens",
-                  (json_int_t)sizing->pool_tokens, "context_tokens", (json_int_t)sizing->context_tokens, "blocks_per_session",
-                  (json_int_t)sizing->blocks_per_context, "kv_bytes_per_session",
-                  (json_int_t)(sizing->blocks_per_context * sizing->kv_block_bytes), "sessions", (json_int_t)sizing->sessions);
+    json_t *kv = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "key_type",
+                           quire_kv_type_name(config->key_type), "value_type", quire_kv_type_name(config->value_type),
+                           "kv_bytes_per_token", (json_int_t)sizing->kv_token_bytes, "kv_bytes_per_block",
+                           (json_int_t)sizing->kv_block_bytes, "block_tokens", (json_int_t)sizing->block_tokens, "blocks",
+                           (json_int_t)sizing->block_count, "pool_tokens", (json_int_t)sizing->pool_tokens, "context_tokens",
+                           (json_int_t)sizing->context_tokens, "blocks_per_session", (json_int_t)sizing->blocks_per_context,
+                           "kv_bytes_per_session", (json_int_t)session_bytes(sizing), "sessions", (json_int_t)sizing->sessions);
     if (plan && kv) json_object_update(plan, kv);
     json_decref(kv);
     if (plan && memory != UINT64_MAX) json_object_set_new(plan, "memory_bytes", json_integer((json_int_t)memory));

@@ -1,4 +1,4 @@
-"""The quire command as a process, for tests of the command itself (conftest.py has the daemon for clients of the API)."""
+"""The quire command as a process, for tests of the command itself; served.py has the daemon for clients of the API."""
 import os
 import pathlib
 import shutil
