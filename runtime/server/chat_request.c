@@ -69,12 +69,17 @@ static bool message_read(const json_t *message, size_t index, qr_chat_input *inp
 
 static bool messages_read(const json_t *body, qr_chat_input *input, qr_http_error *error) {
     const json_t *messages = qr_json_member(body, "messages");
-    if (!json_is_array(messages)) return qr_http_refuse(error, 400, "messages", "messages must be a list");
     size_t count = json_array_size(messages);
-    if (count == 0) return qr_http_refuse(error, 400, "messages", "messages is empty");
+    if (count == 0) {
+        qr_http_refuse(error, 400, "messages", "messages must be a list with at least one message");
+        return false;
+    }
     input->messages = calloc(count, sizeof *input->messages);
     input->joined = calloc(count, sizeof *input->joined);
-    if (!input->messages || !input->joined) return qr_http_refuse(error, 503, NULL, "out of memory");
+    if (!input->messages || !input->joined) {
+        qr_http_refuse(error, 503, NULL, "out of memory");
+        return false;
+    }
     input->count = count;
     for (size_t i = 0; i < count; i++)
         if (!message_read(json_array_get(messages, i), i, input, error)) return false;
@@ -132,18 +137,24 @@ static bool chat_prompt(qr_task *task, const json_t *body, qr_generation *g) {
     return prompt != NULL;
 }
 
+/* NULL: refused. */
+static qr_generation *chat_read(qr_task *task, const json_t *body) {
+    qr_generation *g = qr_generation_create();
+    if (!g) {
+        qr_http_refuse(&task->error, 503, NULL, "out of memory");
+        return NULL;
+    }
+    g->chat = true;
+    if (qr_generation_read(g, body, task, &task->error) && chat_prompt(task, body, g) &&
+        qr_generation_finish(g, task, &task->error))
+        return g;
+    qr_generation_destroy(g);
+    return NULL;
+}
+
 void qr_chat_handle(qr_task *task) {
     json_t *body = qr_json_load(task->body.data, task->body.size, &task->error);
     if (!body) return;
-    qr_generation *g = qr_generation_create();
-    if (g) g->chat = true;
-    if (!g) {
-        qr_http_refuse(&task->error, 503, NULL, "out of memory");
-    } else if (qr_generation_read(g, body, task, &task->error) && chat_prompt(task, body, g) &&
-               qr_generation_finish(g, task, &task->error)) {
-        task->generation = g;
-        g = NULL;
-    }
-    qr_generation_destroy(g);
+    task->generation = chat_read(task, body);
     json_decref(body);
 }

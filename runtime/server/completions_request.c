@@ -61,16 +61,24 @@ static bool prompts_read(qr_task *task, qr_generation *g, const json_t *body) {
     return qr_http_refuse(&task->error, 400, "prompt", "prompt must be a text, a list of token ids, or a list of either");
 }
 
+/* NULL: refused. */
+static qr_generation *completions_read(qr_task *task, const json_t *body) {
+    qr_generation *g = qr_generation_create();
+    if (!g) {
+        qr_http_refuse(&task->error, 503, NULL, "out of memory");
+        return NULL;
+    }
+    if (qr_generation_read(g, body, task, &task->error)) {
+        if (g->max_tokens < 0) g->max_tokens = QR_COMPLETION_TOKENS_DEFAULT;
+        if (prompts_read(task, g, body) && qr_generation_finish(g, task, &task->error)) return g;
+    }
+    qr_generation_destroy(g);
+    return NULL;
+}
+
 void qr_completions_handle(qr_task *task) {
     json_t *body = qr_json_load(task->body.data, task->body.size, &task->error);
     if (!body) return;
-    qr_generation *g = qr_generation_create();
-    bool ready = g ? qr_generation_read(g, body, task, &task->error) : qr_http_refuse(&task->error, 503, NULL, "out of memory");
-    if (ready && g->max_tokens < 0) g->max_tokens = QR_COMPLETION_TOKENS_DEFAULT;
-    if (ready && prompts_read(task, g, body) && qr_generation_finish(g, task, &task->error)) {
-        task->generation = g;
-        g = NULL;
-    }
-    qr_generation_destroy(g);
+    task->generation = completions_read(task, body);
     json_decref(body);
 }

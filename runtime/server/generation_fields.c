@@ -121,8 +121,12 @@ static bool bias_read(qr_generation *g, const json_t *body, uint32_t vocabulary,
     if (!json_is_object(bias)) return qr_http_refuse(error, 400, "logit_bias", "logit_bias must be an object of token ids");
     if (count > QUIRE_BIAS_MAX)
         return qr_http_refuse(error, 400, "logit_bias", "logit_bias has more than %d entries", QUIRE_BIAS_MAX);
-    g->bias = count ? malloc(count * sizeof *g->bias) : NULL;
-    if (count && !g->bias) return qr_http_refuse(error, 503, NULL, "out of memory");
+    if (count == 0) return true;
+    g->bias = malloc(count * sizeof *g->bias);
+    if (!g->bias) {
+        qr_http_refuse(error, 503, NULL, "out of memory");
+        return false;
+    }
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)bias, key, value) {

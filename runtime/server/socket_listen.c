@@ -180,7 +180,7 @@ static bool address_is_loopback(const struct sockaddr *address) {
 }
 
 static int bound_port(int fd) {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &size) < 0) return 0;
     if (address.ss_family == AF_INET) return ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
