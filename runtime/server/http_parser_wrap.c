@@ -212,7 +212,7 @@ unsigned qr_http_parser_header_count(const qr_http_parser *p, const char *name) 
 static qr_http_step parser_refuse(qr_http_parser *p, int status, const char *reason) {
     p->phase = PARSE_FAILED;
     p->status = status;
-    p->reason = reason;
+    p->reason = reason ? reason : "malformed request";
     return QR_HTTP_ERROR;
 }
 
