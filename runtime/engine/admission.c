@@ -135,6 +135,7 @@ static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us)
     c->has_sequence = true;
     c->state = QR_CHOICE_RUNNING;
     c->computed = c->scheduled = match.token_count;
+    c->reserved = c->known;
     c->wait_arrival = 0;
     qr_slot_take(s, c);
     if (!c->job->forked) {

@@ -73,7 +73,7 @@ static void deliver_score(qr_scheduler *s, qr_choice *c, const qr_sample_result 
 /* ---- the fork of a job with several choices ---- */
 
 static void fork_choice(qr_scheduler *s, const qr_choice *parent, qr_choice *child) {
-    child->computed = child->scheduled = parent->computed;
+    child->computed = child->scheduled = child->reserved = parent->computed;
     child->state = QR_CHOICE_RUNNING;
     if (quire_kv_seq_fork(s->kv, parent->seq, &child->seq) == QUIRE_OK) {
         child->has_sequence = true;
@@ -83,7 +83,7 @@ static void fork_choice(qr_scheduler *s, const qr_choice *parent, qr_choice *chi
     /* Without a sequence it goes the way of a paused choice: it takes the cached prompt later. */
     qr_slot_return(s, child);
     child->state = QR_CHOICE_QUEUED;
-    child->computed = child->scheduled = 0;
+    child->computed = child->scheduled = child->reserved = 0;
     qr_queue_insert(s, child);
 }
 

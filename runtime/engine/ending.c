@@ -131,7 +131,7 @@ void qr_choice_pause(qr_scheduler *s, qr_choice *c) {
         for (uint32_t i = 1; i < c->job->request.choice_count; i++) qr_slot_return(s, &c->job->choices[i]);
     }
     c->state = QR_CHOICE_QUEUED;
-    c->computed = c->scheduled = 0;
+    c->computed = c->scheduled = c->reserved = 0;
     c->passed = 0;
     c->pause_wanted = false;
     c->job->preemptions++;

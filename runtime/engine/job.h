@@ -11,8 +11,9 @@
  *            [ scheduled: rows handed out        ]               known
  *                                             + pending: draws in flight, whose values are not here yet
  *
- * A choice whose scheduled == known + pending - 1 decodes: one row, one draw. Anything shorter is prefill; a resumed
- * choice prefills its own generated tokens again. The last token drawn is never in KV until it is fed.
+ * While scheduled < reserved it prefills: its start reserved room for the whole history (a resumed choice prefills its own
+ * generated tokens again). After that it decodes: room for one token, one row, one draw. The last token drawn is never in
+ * KV until it is fed.
  */
 #ifndef QR_ENGINE_JOB_H
 #define QR_ENGINE_JOB_H
@@ -41,6 +42,7 @@ typedef struct qr_choice {
     quire_seq_id seq;
     quire_token *tokens; /* [prompt_count + limit] */
     uint32_t known, computed, scheduled, pending, in_flight;
+    uint32_t reserved;     /* tokens that its sequence has room for; 0 without one */
     uint64_t step_id;      /* the latest step with rows of it */
     uint32_t passed;       /* how often a younger entry was started before it */
     uint64_t wait_arrival; /* the prefilling choice whose prefix it waits for; 0: none */

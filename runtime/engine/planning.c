@@ -141,7 +141,10 @@ static bool decode_reserve(planner *p, qr_choice *c) {
     qr_scheduler *s = p->s;
     for (;;) {
         quire_status status = quire_kv_seq_reserve(s->kv, c->seq, c->scheduled + 1);
-        if (status == QUIRE_OK) return true;
+        if (status == QUIRE_OK) {
+            c->reserved = c->scheduled + 1;
+            return true;
+        }
         if (status == QUIRE_NO_BLOCKS && release_pending(s)) return false;
         qr_choice *victim = pause_victim(s);
         bool alone = victim == c && s->running_count == 1 && s->in_flight == 0;
@@ -182,7 +185,7 @@ static void plan_decodes(planner *p) {
 
 /* Once per step: the rows of a sequence stand together. */
 static bool prefills_now(const planner *p, const qr_choice *c) {
-    return qr_choice_prefills(c) && !c->pause_wanted && qr_choice_remaining(c) > 0 && c->step_id != p->place->step.id;
+    return qr_choice_prefills(c) && !c->pause_wanted && c->step_id != p->place->step.id;
 }
 
 static double spent_us(const planner *p) {

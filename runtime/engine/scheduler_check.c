@@ -10,6 +10,7 @@
 static quire_status check_choice(const qr_scheduler *s, const qr_choice *c, quire_error *error) {
     unsigned long long id = (unsigned long long)c->job->request.id;
     REQUIRE(c->computed <= c->scheduled, "request %llu: computed beyond scheduled", id);
+    REQUIRE(c->scheduled <= c->reserved || !c->has_sequence, "request %llu: rows without room", id);
     REQUIRE(c->scheduled <= c->known + c->pending, "request %llu: scheduled beyond what is known", id);
     REQUIRE(qr_choice_generated(c) <= c->job->limit, "request %llu: more tokens than its limit", id);
     REQUIRE(c->in_flight <= s->in_flight, "request %llu: in more steps than are in flight", id);
@@ -22,7 +23,7 @@ static quire_status check_choice(const qr_scheduler *s, const qr_choice *c, quir
     REQUIRE(quire_kv_seq_get(s->kv, c->seq, &info) == QUIRE_OK, "request %llu: its sequence is gone", id);
     REQUIRE(info.token_count == c->computed, "request %llu: %u tokens computed, %u in the KV manager", id, c->computed,
             info.token_count);
-    REQUIRE(info.reserved_tokens >= c->scheduled, "request %llu: rows without room", id);
+    REQUIRE(info.reserved_tokens >= c->reserved, "request %llu: less room than it counts on", id);
     for (uint32_t i = 0; i < info.token_count; i++) {
         REQUIRE(info.tokens[i] == c->tokens[i], "request %llu: token %u differs in the KV manager", id, i);
     }

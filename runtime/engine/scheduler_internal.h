@@ -94,6 +94,6 @@ bool qr_choice_is_end(const qr_scheduler *s, const qr_choice *c, quire_token tok
 
 /* True while the choice still has prompt (or, resumed, history) to compute. */
 static inline bool qr_choice_prefills(const qr_choice *c) {
-    return c->state == QR_CHOICE_RUNNING && (qr_choice_generated(c) + c->pending == 0 || c->scheduled + 1 < c->known);
+    return c->state == QR_CHOICE_RUNNING && c->scheduled < c->reserved;
 }
 #endif

@@ -159,6 +159,24 @@ Test(sim_crowd, outgrown_pool) {
     }
 }
 
+/* Prompts take many steps, so that jobs of several choices are paused before they fork. */
+Test(sim_crowd, pauses_before_the_fork) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = plain_crowd("unforked");
+        c.options.block_tokens = 4;
+        c.options.block_count = 80;
+        c.options.step_us = 1200;
+        c.options.steps_in_flight = flight;
+        c.requests = 300;
+        c.prompt_max = 120;
+        c.answer_max = 200;
+        c.choices_max = 3;
+        c.stop_choice_percent = 3;
+        c.seed = 5;
+        run_crowd(&c);
+    }
+}
+
 Test(sim_crowd, one_token_blocks_and_small_steps) {
     for (uint32_t flight = 1; flight <= 2; flight++) {
         crowd c = plain_crowd("one-token blocks");
