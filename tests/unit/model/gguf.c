@@ -17,7 +17,7 @@ static uint8_t *good_file(size_t *size) {
     gguf_writer_u32(&w, "a.number", 7);
     gguf_writer_texts(&w, "a.texts", (const char *[]){"x", "", "long text"}, 3);
     gguf_writer_tensor(&w, "second", 0, (uint64_t[]){4, 2}, 2, vector, sizeof vector);
-    gguf_writer_tensor(&w, "first", 0, (uint64_t[]){8}, 1, vector, sizeof vector);
+    gguf_writer_tensor(&w, "first", 0, (uint64_t[]){7}, 1, vector, 7 * sizeof *vector); /* padding ends the file */
     uint8_t *file = gguf_writer_finish(&w, size);
     gguf_writer_deinit(&w);
     return file;

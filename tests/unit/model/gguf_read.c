@@ -75,6 +75,7 @@ Test(model_gguf_read, dimensions) {
         {1, 0, {UINT64_MAX}, "overflow"},
         {1, 0, {INT64_MAX}, "overflows"},
         {1, 2, {16}, "whole blocks"},
+        {2, 2, {16, 2}, "whole blocks"},
         {1, 12, {128}, "whole blocks"},
         {1, 0, {1ull << 40}, "file ends"},
     };
