@@ -479,3 +479,72 @@ Test(sim_scenarios, short_prefill_goes_before_long) {
     for (int i = 1; i < 8; i++) cr_assert(w->records[i].first_token_us < w->records[0].first_token_us);
     world_destroy(w);
 }
+
+/* A step fails in which a block was to be copied for a request that had no row in it: that request must not read the copy. */
+Test(sim_scenarios, a_failed_copy_ends_its_holder) {
+    world_options o = world_defaults();
+    o.step_us = 1; /* a block of rows per step */
+    world *w = world_create(&o, 4);
+    quire_token stored[48], urgent[200], tail[140];
+    world_prompt(1, stored, 48);
+    world_prompt(2, urgent, 200);
+    world_prompt(3, tail, 140);
+    memcpy(tail, stored, 40 * sizeof *tail);
+    quire_request a = world_request(0, stored, 48, 2), b = world_request(1, urgent, 200, 4), c = world_request(2, tail, 140, 4);
+    b.priority = -1;
+    cr_assert_eq(world_add(w, &a), QUIRE_OK);
+    world_drain(w, 100);
+    cr_assert(world_add(w, &b) == QUIRE_OK && world_add(w, &c) == QUIRE_OK);
+    qr_backend_sim_fail_next(w->backend, 1);
+    world_drain(w, 1000);
+    cr_assert(w->records[2].match.tail_tokens == 8, "its beginning was to be copied");
+    cr_assert_eq(w->records[1].last.finish, QUIRE_FINISH_ERROR);
+    cr_assert_eq(w->records[2].last.finish, QUIRE_FINISH_ERROR);
+    c.id = 3;
+    cr_assert_eq(world_add(w, &c), QUIRE_OK);
+    drain_equal(w, &c, 1);
+    world_destroy(w);
+}
+
+Test(sim_scenarios, a_choice_stopped_before_the_fork_gives_nothing) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        world_options o = world_defaults();
+        o.step_us = 1;
+        o.steps_in_flight = flight;
+        world *w = world_create(&o, 1);
+        quire_token prompt[60];
+        world_prompt(1, prompt, 60);
+        quire_request r = world_request(0, prompt, 60, 5);
+        r.ignore_eos = true;
+        r.choice_count = 3;
+        cr_assert_eq(world_add(w, &r), QUIRE_OK);
+        cr_assert(world_step(w));
+        qr_scheduler_stop_choice(w->scheduler, 0, 0, world_now(w));
+        qr_scheduler_stop_choice(w->scheduler, 0, 2, world_now(w));
+        world_drain(w, 100);
+        const uint32_t counts[3] = {0, 5, 0};
+        for (int i = 0; i < 3; i++) cr_assert_eq(w->records[0].choices[i].count, counts[i]);
+        cr_assert_eq(w->records[0].choices[0].finish, QUIRE_FINISH_CANCELLED);
+        cr_assert_eq(w->records[0].last.finish, QUIRE_FINISH_NONE);
+        world_destroy(w);
+    }
+}
+
+/* R03: another namespace shares nothing, so it does not wait for anything either. */
+Test(sim_scenarios, other_namespaces_neither_share_nor_wait) {
+    world_options o = world_defaults();
+    o.step_us = 3000;
+    world *w = world_create(&o, 3);
+    quire_token prompt[300];
+    world_prompt(7, prompt, 300);
+    quire_request r[3];
+    for (uint64_t i = 0; i < 3; i++) r[i] = world_request(i, prompt, 300, 4);
+    r[1].namespace_key = "salt";
+    r[1].namespace_bytes = 4;
+    for (int i = 0; i < 3; i++) cr_assert_eq(world_add(w, &r[i]), QUIRE_OK);
+    cr_assert(world_step(w));
+    cr_assert(w->records[1].started == 1 && w->records[2].started == 0);
+    drain_equal(w, r, 3);
+    cr_assert(w->records[1].match.token_count == 0 && w->records[2].match.token_count == 288);
+    world_destroy(w);
+}
