@@ -15,6 +15,8 @@ endfunction()
 set(QUIRE_HOUSE ${CMAKE_CURRENT_SOURCE_DIR}/house)
 qr_house_test(layers COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/check_layers ${PROJECT_SOURCE_DIR})
 qr_house_test(layers_can_fail COMMAND Python3::Interpreter ${QUIRE_HOUSE}/layers_test.py)
+qr_house_test(requirements COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/check_requirements ${PROJECT_SOURCE_DIR})
+qr_house_test(requirements_can_fail COMMAND Python3::Interpreter ${QUIRE_HOUSE}/requirements_test.py)
 qr_house_test(compile_flags COMMAND Python3::Interpreter ${QUIRE_HOUSE}/compile_flags.py
   ${CMAKE_BINARY_DIR}/compile_commands.json)
 qr_house_test(compile_flags_can_fail COMMAND Python3::Interpreter ${QUIRE_HOUSE}/compile_flags.py --self-test)
