@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arithmetic.h"
 #include "base/assertion.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -86,19 +87,11 @@ static void pool_wait_bell(qr_compute_pool *pool, uint32_t seen) {
     atomic_fetch_sub(&pool->sleepers, 1);
 }
 
-/* Arithmetic must round to nearest and keep subnormals on every thread, whatever the creator's mode was. */
-static void thread_set_arithmetic(void) {
-#if defined(__x86_64__)
-    enum { MXCSR_DEFAULT = 0x1f80 };
-    __builtin_ia32_ldmxcsr(MXCSR_DEFAULT);
-#endif
-}
-
 static void *pool_worker_main(void *context) {
     pool_worker *worker = context;
     qr_compute_pool *pool = worker->pool;
     uint32_t seen = 0;
-    thread_set_arithmetic();
+    qr_arithmetic_set_canonical(); /* whatever the creator's mode was */
     while (!atomic_load(&pool->stop)) {
         pool_wait_bell(pool, seen);
         uint32_t now = atomic_load(&pool->bell);

@@ -72,6 +72,16 @@ static bool cpu_poll(qr_device *device, qr_device_event event) {
     return event.value == 0;
 }
 
+static quire_status cpu_wait(qr_device *device, int stream, qr_device_event event) {
+    QR_ASSERT(device != NULL && stream >= 0 && stream < QR_DEVICE_STREAMS_MAX && event.value == 0);
+    return QUIRE_OK;
+}
+
+static quire_status cpu_status(qr_device *device, quire_error *error) {
+    (void)device, (void)error;
+    return QUIRE_OK;
+}
+
 static void cpu_destroy(qr_device *device) {
     QR_ASSERT(qr_list_empty(&((cpu_device *)device)->memories));
     free(device);
@@ -88,6 +98,8 @@ quire_status qr_device_cpu_create(qr_device **device) {
         .copy_async = cpu_copy_async,
         .event = cpu_event,
         .poll = cpu_poll,
+        .wait = cpu_wait,
+        .status = cpu_status,
         .destroy = cpu_destroy,
     };
     cpu_device *created = qr_alloc_zero(1, sizeof *created);

@@ -2,7 +2,9 @@
  *
  * Time is the number of polls. A copy gets a due time at submission and moves its bytes only when it completes, so whoever
  * reads the target or changes the source too early sees it. Within a stream copies complete in order; between streams in
- * order of submission, or, with `reorder`, as the seed has it. Destroy with memory still allocated is the caller's error.
+ * order of submission, or, with `reorder`, as the seed has it, but never before what the stream was told to wait for. With
+ * `copies_max` the device is lost after that many copies, as one whose driver reports an error. Destroy with memory still
+ * allocated is the caller's error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 typedef struct sim_copy {
     qr_list node;
     uint64_t sequence, due_poll;
+    uint64_t after[QR_DEVICE_STREAMS_MAX]; /* per stream the copy that must be complete before this one starts */
     void *to;
     const void *from;
     size_t size_bytes;
@@ -31,6 +34,7 @@ typedef struct sim_memory {
 typedef struct sim_stream {
     qr_list pending;              /* sim_copy, in order */
     uint64_t submitted, complete; /* sequence of the last copy */
+    uint64_t after[QR_DEVICE_STREAMS_MAX];
 } sim_stream;
 
 typedef struct sim_device {
@@ -92,14 +96,18 @@ static quire_status sim_host_register(qr_device *device, void *memory, size_t si
 
 static void sim_host_unregister(qr_device *device, void *memory) { (void)device, (void)memory; }
 
+static bool sim_lost(const sim_device *sim) { return sim->config.copies_max && sim->sequence >= sim->config.copies_max; }
+
 static quire_status sim_copy_async(qr_device *device, int stream, void *to, const void *from, size_t size_bytes) {
     QR_ASSERT(stream >= 0 && stream < QR_DEVICE_STREAMS_MAX);
     sim_device *sim = sim_of(device);
+    if (sim_lost(sim)) return QUIRE_IO;
     sim_copy *copy = malloc(sizeof *copy);
     if (!copy) return QUIRE_NO_MEMORY;
     uint64_t delay = qr_random_below(&sim->random, sim->config.delay_polls_max + 1);
     *copy = (sim_copy){
         .sequence = ++sim->sequence, .due_poll = sim->polls + delay, .to = to, .from = from, .size_bytes = size_bytes};
+    memcpy(copy->after, sim->streams[stream].after, sizeof copy->after);
     sim->streams[stream].submitted = copy->sequence;
     qr_list_push_back(&sim->streams[stream].pending, &copy->node);
     return QUIRE_OK;
@@ -125,11 +133,18 @@ static uint64_t sim_oldest(sim_device *sim) {
     return oldest;
 }
 
+static bool copy_may_start(const sim_device *sim, const sim_copy *copy) {
+    for (int s = 0; s < QR_DEVICE_STREAMS_MAX; s++)
+        if (sim->streams[s].complete < copy->after[s]) return false;
+    return true;
+}
+
 /* Completes the stream's first copy when its time and turn have come. */
 static bool sim_step_stream(sim_device *sim, sim_stream *stream) {
     sim_copy *copy = stream_first(stream);
     if (!copy || copy->due_poll > sim->polls) return false;
     if (!sim->config.reorder && copy->sequence != sim_oldest(sim)) return false;
+    if (!copy_may_start(sim, copy)) return false;
     memcpy(copy->to, copy->from, copy->size_bytes);
     stream->complete = copy->sequence;
     qr_list_remove(&copy->node);
@@ -150,9 +165,23 @@ static void sim_advance(sim_device *sim) {
 
 static bool sim_poll(qr_device *device, qr_device_event event) {
     sim_device *sim = sim_of(device);
-    sim_advance(sim);
+    if (!sim_lost(sim)) sim_advance(sim);
     const sim_stream *stream = &sim->streams[event.value % QR_DEVICE_STREAMS_MAX];
     return stream->complete >= event.value / QR_DEVICE_STREAMS_MAX;
+}
+
+static quire_status sim_wait(qr_device *device, int stream, qr_device_event event) {
+    QR_ASSERT(stream >= 0 && stream < QR_DEVICE_STREAMS_MAX);
+    uint64_t *after = &sim_of(device)->streams[stream].after[event.value % QR_DEVICE_STREAMS_MAX];
+    uint64_t sequence = event.value / QR_DEVICE_STREAMS_MAX;
+    if (sequence > *after) *after = sequence;
+    return sim_lost(sim_of(device)) ? QUIRE_IO : QUIRE_OK;
+}
+
+static quire_status sim_status(qr_device *device, quire_error *error) {
+    if (!sim_lost(sim_of(device))) return QUIRE_OK;
+    return qr_fail(error, QUIRE_IO, "sim", QR_NO_OFFSET, "lost after %llu copies",
+                   (unsigned long long)sim_of(device)->sequence);
 }
 
 static void sim_destroy(qr_device *device) {
@@ -175,6 +204,8 @@ static const qr_device_ops sim_ops = {
     .copy_async = sim_copy_async,
     .event = sim_event,
     .poll = sim_poll,
+    .wait = sim_wait,
+    .status = sim_status,
     .destroy = sim_destroy,
 };
 

@@ -1,5 +1,6 @@
 # Tests of base/, and of what holds for the whole house.
 qr_criterion(unit base ROOMS qr_base)
+target_sources(test_unit_base PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/block_traffic.c)
 qr_plain_test(stress compute_pool ROOMS qr_base TIMEOUT 300)
 qr_plain_test(stress mailbox ROOMS qr_base TIMEOUT 300)
 

@@ -24,7 +24,7 @@ Test(base_device, the_cpu_device_is_done_when_the_call_returns) {
 
 static qr_device *sim(uint64_t seed, uint32_t delay, bool reorder, size_t limit) {
     qr_device *device;
-    qr_device_sim_config config = {seed, delay, reorder, limit};
+    qr_device_sim_config config = {.seed = seed, .delay_polls_max = delay, .reorder = reorder, .memory_bytes = limit};
     cr_assert_eq(qr_device_sim_create(&config, &device), QUIRE_OK);
     cr_assert(!device->ops->memory_is_host);
     return device;
@@ -110,5 +110,45 @@ Test(base_device, destroying_with_memory_out_is_a_broken_promise, .signal = SIGA
     qr_device *device = sim(1, 0, false, 0);
     void *memory;
     cr_assert_eq(device->ops->alloc(device, 10, &memory, NULL), QUIRE_OK);
+    device->ops->destroy(device);
+}
+
+/* Writes 1 on stream 0 and copies it on from stream 1, which waits for the write only when told to. */
+static bool sees_the_write(uint64_t seed, bool wait) {
+    qr_device *device = sim(seed, 20, true, 0);
+    char one = 1, middle = 0, last = 0;
+    cr_assert_eq(device->ops->copy_async(device, 0, &middle, &one, 1), QUIRE_OK);
+    if (wait) cr_assert_eq(device->ops->wait(device, 1, device->ops->event(device, 0)), QUIRE_OK);
+    cr_assert_eq(device->ops->copy_async(device, 1, &last, &middle, 1), QUIRE_OK);
+    while (!device->ops->poll(device, device->ops->event(device, 1))) {}
+    while (!device->ops->poll(device, device->ops->event(device, 0))) {}
+    device->ops->destroy(device);
+    return last == 1;
+}
+
+Test(base_device, a_stream_starts_after_what_it_was_told_to_wait_for) {
+    int stale = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        cr_assert(sees_the_write(seed, true));
+        stale += !sees_the_write(seed, false);
+    }
+    cr_assert_gt(stale, 20);
+}
+
+Test(base_device, a_lost_device_takes_no_work_and_completes_nothing) {
+    qr_device *device;
+    quire_error error;
+    char from = 1, to = 0;
+    qr_device_sim_config config = {.seed = 1, .delay_polls_max = 3, .copies_max = 2};
+    cr_assert_eq(qr_device_sim_create(&config, &device), QUIRE_OK);
+    cr_assert_eq(device->ops->copy_async(device, 0, &to, &from, 1), QUIRE_OK);
+    while (!device->ops->poll(device, device->ops->event(device, 0))) {}
+    cr_assert_eq(device->ops->status(device, &error), QUIRE_OK);
+    cr_assert_eq(device->ops->copy_async(device, 0, &to, &from, 1), QUIRE_OK);
+    qr_device_event event = device->ops->event(device, 0);
+    cr_assert_eq(device->ops->copy_async(device, 0, &to, &from, 1), QUIRE_IO);
+    for (int i = 0; i < 100; i++) cr_assert(!device->ops->poll(device, event));
+    cr_assert_eq(device->ops->status(device, &error), QUIRE_IO);
+    cr_assert_not_null(strstr(error.text, "lost after 2"));
     device->ops->destroy(device);
 }
