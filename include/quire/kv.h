@@ -69,9 +69,11 @@ QUIRE_API void quire_kv_destroy(quire_kv *kv);
 /* Monotonic microseconds; feeds the eviction policy and pins. */
 QUIRE_API void quire_kv_set_time(quire_kv *kv, uint64_t now_us);
 
-/* Finds or makes the namespace of a key of any bytes. Only equal keys share blocks. NO_MEMORY when all are taken and
- * none is idle. A namespace stays valid while it has open sequences or cached blocks, or the caller holds it:
- * every open is paired with a close. */
+/* Finds or makes the namespace of a key of any bytes. Only equal keys share blocks. A namespace stays valid while the
+ * caller holds it (every open is paired with a close) or has sequences open in it. Where all places are taken one that
+ * nobody uses gives way, with its cached blocks if it must. NO_MEMORY when every one is used, or when the bytes of a key
+ * longer than QUIRE_NAMESPACE_KEY_MAX do not fit; up to that length a key never fails for its bytes. */
+enum { QUIRE_NAMESPACE_KEY_MAX = 1080 };
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_bytes,
                                                                 quire_namespace_id *id);
 QUIRE_API void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id);

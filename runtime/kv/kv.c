@@ -132,28 +132,41 @@ size_t quire_kv_part_offset(const quire_kv *kv, uint32_t group, uint32_t layer, 
 
 /* ---- namespaces ---- */
 
-static bool kv_namespace_idle(void *owner, quire_namespace_id id) {
+/* Nobody holds it and no sequence is in it. */
+static bool kv_namespace_unused(void *owner, quire_namespace_id id) {
     const quire_kv *kv = owner;
     const qr_namespace *entry = &kv->namespaces.entries[id];
-    return entry->open_count == 0 && entry->sequence_count == 0 && kv->tree.roots[id].resident_count == 0;
+    return entry->open_count == 0 && entry->sequence_count == 0;
 }
 
-static void kv_nothing_resident(void *owner, const quire_block_id *blocks) { QR_ASSERT(owner == NULL && blocks == NULL); }
+/* Unused, and nothing is cached in it. */
+static bool kv_namespace_idle(void *owner, quire_namespace_id id) {
+    const quire_kv *kv = owner;
+    return kv_namespace_unused(owner, id) && kv->tree.roots[id].resident_count == 0;
+}
 
-/* Takes an idle namespace out of use; its ghosts go with it. */
+/* Takes an unused namespace out of use; its cached blocks and its ghosts go with it. */
 static void kv_namespace_drop(quire_kv *kv, quire_namespace_id id) {
-    qr_tree_forget(&kv->tree, id, kv_nothing_resident, NULL);
+    kv->counters.evicted_blocks += quire_kv_forget_namespace(kv, id, false);
     qr_namespaces_remove(&kv->namespaces, id);
 }
 
-/* A place for a new key of so many bytes, for which idle namespaces give way; KV_INDEX_NONE when there is none. */
+static void kv_namespaces_make_room(quire_kv *kv, size_t key_bytes, qr_namespace_idle *may_go) {
+    for (quire_namespace_id id = 1; id < kv->namespaces.count && !qr_namespaces_fits(&kv->namespaces, key_bytes); id++)
+        if (qr_namespaces_in_use(&kv->namespaces, id) && may_go(kv, id)) kv_namespace_drop(kv, id);
+}
+
+/* A place for a new key of so many bytes: idle namespaces give way for it, then those that are only cached, the longest
+ * known first. Otherwise as many keys as there are places, each with a block in the cache, would keep all others out.
+ * KV_INDEX_NONE when every namespace is used. */
 static quire_namespace_id kv_namespace_place(quire_kv *kv, size_t key_bytes) {
     if (key_bytes > (size_t)kv->namespaces.chunk_count * QR_NAMESPACE_CHUNK_BYTES) return KV_INDEX_NONE;
     quire_namespace_id place = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_idle, kv);
+    if (place == KV_INDEX_NONE) place = qr_namespaces_next_idle(&kv->namespaces, kv_namespace_unused, kv);
     if (place == KV_INDEX_NONE) return place;
     if (qr_namespaces_in_use(&kv->namespaces, place)) kv_namespace_drop(kv, place);
-    for (quire_namespace_id id = 1; id < kv->namespaces.count && !qr_namespaces_fits(&kv->namespaces, key_bytes); id++)
-        if (qr_namespaces_in_use(&kv->namespaces, id) && kv_namespace_idle(kv, id)) kv_namespace_drop(kv, id);
+    kv_namespaces_make_room(kv, key_bytes, kv_namespace_idle);
+    kv_namespaces_make_room(kv, key_bytes, kv_namespace_unused);
     return qr_namespaces_fits(&kv->namespaces, key_bytes) ? place : KV_INDEX_NONE;
 }
 

@@ -7,11 +7,13 @@
 
 #define NONE UINT32_MAX
 
+_Static_assert(QUIRE_NAMESPACE_KEY_MAX % QR_NAMESPACE_CHUNK_BYTES == 0, "the longest key fills its chunks");
+
 void qr_namespaces_init(qr_namespaces *namespaces, uint32_t count, qr_arena *arena) {
     uint32_t buckets = 1;
     while (buckets < count) buckets *= 2;
     *namespaces = (qr_namespaces){.count = count, .bucket_mask = buckets - 1, .free_chunk = NONE};
-    uint64_t key_bytes = (uint64_t)count * QR_NAMESPACE_KEY_BYTES;
+    uint64_t key_bytes = (uint64_t)count * QUIRE_NAMESPACE_KEY_MAX;
     if (key_bytes < QR_NAMESPACE_STORE_BYTES) key_bytes = QR_NAMESPACE_STORE_BYTES;
     namespaces->chunk_count = (uint32_t)(key_bytes / QR_NAMESPACE_CHUNK_BYTES);
     namespaces->entries = qr_arena_take(arena, count, sizeof *namespaces->entries);

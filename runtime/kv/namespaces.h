@@ -1,27 +1,22 @@
 /* namespaces.h - keys of any bytes and the small ids they get.
  *
  * Keys are compared byte by byte, never by hash alone: only equal keys may share KV. Their bytes lie in chunks of a fixed
- * store (QR_NAMESPACE_KEY_BYTES a namespace on average and never less than QR_NAMESPACE_STORE_BYTES), so a few long keys
- * fit beside many short ones.
+ * store: QUIRE_NAMESPACE_KEY_MAX bytes for every namespace and never less than QR_NAMESPACE_STORE_BYTES, so that keys up to
+ * that length always fit, and a few longer ones beside shorter ones.
  *
- * An id is in use from its first open until another key needs its place; it gives way only while nobody holds it open, no
- * sequence is in it and nothing is cached in it. Id 0 is the empty key and never gives way.
+ * An id is in use from its first open until another key needs its place; the owner says which may give way: never one that
+ * is held open or has a sequence. Id 0 is the empty key and never gives way.
  *
  * Thread: one at a time. Nothing is allocated after init.
  */
 #ifndef QR_KV_NAMESPACES_H
 #define QR_KV_NAMESPACES_H
 
-#include <quire/types.h>
+#include <quire/kv.h>
 
 #include "blockmgr/arena.h"
 
-enum {
-    QR_NAMESPACES_DEFAULT = 1024,
-    QR_NAMESPACE_KEY_BYTES = 256,
-    QR_NAMESPACE_STORE_BYTES = 65536,
-    QR_NAMESPACE_CHUNK_BYTES = 60
-};
+enum { QR_NAMESPACES_DEFAULT = 1024, QR_NAMESPACE_STORE_BYTES = 65536, QR_NAMESPACE_CHUNK_BYTES = 60 };
 
 typedef struct qr_namespace_chunk {
     unsigned char bytes[QR_NAMESPACE_CHUNK_BYTES];
