@@ -13,7 +13,9 @@ REQUIRED = "-ffp-contract=off"
 FORBIDDEN = re.compile(
     r"-ffast-math|-Ofast|-fassociative-math|-funsafe-math-optimizations|-freciprocal-math|-fno-signed-zeros|-ffinite-math-only"
     r"|-fno-trapping-math|-ffp-contract=(fast|on)|-m(arch|tune|cpu)=native"
+    r"|--?use_fast_math|--?fmad=true|--?ftz=true|--?prec-(div|sqrt)=false"
 )
+NVCC_REQUIRED = "-fmad=false"  # the same promise for the GPU
 
 
 # Built as a stranger would build them, without arithmetic: CMake's check that public headers stand alone, and examples.
@@ -21,7 +23,12 @@ ELSEWHERE = re.compile(r"_verify_interface_header_sets/|/examples/[^/]*$")
 
 
 def arguments_of(entry):
-    return entry.get("arguments") or shlex.split(entry["command"])
+    """The arguments of a command; what nvcc hands to the C++ compiler counts as given to that."""
+    arguments = []
+    for argument in entry.get("arguments") or shlex.split(entry["command"]):
+        host = argument.removeprefix("-Xcompiler=")
+        arguments += host.split(",") if host != argument else [argument]
+    return arguments
 
 
 def wrong_flags(arguments):
@@ -30,6 +37,8 @@ def wrong_flags(arguments):
     wrong = [a for a in arguments if FORBIDDEN.fullmatch(a) and not a.startswith("-ffp-contract=")]
     if not contract or contract[-1] != REQUIRED:
         wrong.append("no " + REQUIRED)
+    if arguments[0].endswith("nvcc") and NVCC_REQUIRED not in arguments:
+        wrong.append("no " + NVCC_REQUIRED)
     return wrong
 
 
@@ -43,7 +52,7 @@ def check(entries):
 
 
 def self_test():
-    good = "cc -O3 -ffp-contract=off -mavx2 -mfma -c a.c"
+    good = ["cc -O3 -ffp-contract=off -mavx2 -mfma -c a.c", "nvcc -fmad=false -Xcompiler=-Wall,-ffp-contract=off -c a.cu"]
     bad = [
         "cc -O3 -c a.c",
         "cc -ffp-contract=off -ffast-math -c a.c",
@@ -51,8 +60,12 @@ def self_test():
         "cc -ffp-contract=off -march=native -c a.c",
         "cc -ffp-contract=off -ffp-contract=fast -c a.c",
         "cc -Ofast -ffp-contract=off -c a.c",
+        "nvcc -Xcompiler=-ffp-contract=off -c a.cu",
+        "nvcc -fmad=false -c a.cu",
+        "nvcc -fmad=false -Xcompiler=-ffp-contract=off --use_fast_math -c a.cu",
     ]
-    assert not check([{"file": "a.c", "command": good}])
+    for command in good:
+        assert not check([{"file": "a.c", "command": command}]), command
     for command in bad:
         assert check([{"file": "a.c", "command": command}]), command
     return 0
