@@ -1,5 +1,6 @@
 /* The engine's thread: rounds of "take messages, plan, run, complete, say so". Nothing here blocks except the backend, an idle
  * inbox, and an outbox that the owner does not empty. After the first round nothing allocates; a debug build asserts it. */
+#include "base/arithmetic.h"
 #include "base/assertion.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -166,6 +167,7 @@ static void wind_up(quire_engine *engine) {
 
 void *qr_engine_thread_main(void *argument) {
     quire_engine *engine = argument;
+    qr_arithmetic_set_canonical();
     while (!atomic_load(&engine->stopping)) {
         answer_check(engine);
         qr_alloc_guard_enter();

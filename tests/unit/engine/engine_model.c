@@ -52,3 +52,41 @@ Test(engine_model, pauses_change_nothing) {
     cr_assert_eq(engine_laws_pauses(&laws), 0);
     quire_model_close(laws.model);
 }
+
+#if defined(__x86_64__)
+static void read_mode(void *context) { *(_Atomic unsigned *)context = __builtin_ia32_stmxcsr(); }
+
+Test(engine_model, the_engine_keeps_subnormals_whatever_its_creator_does) {
+    enum { FLUSH_TO_ZERO = 1 << 15, DENORMALS_ARE_ZERO = 1 << 6, ROUNDING = 3 << 13 };
+    _Atomic unsigned mode = 0;
+    quire_model *model = open_tiny();
+    quire_engine *engine;
+    quire_engine_config config = {.block_tokens = 16,
+                                  .kv_block_count = 64,
+                                  .key_type = QUIRE_KV_F16,
+                                  .value_type = QUIRE_KV_F16,
+                                  .thread_count = 1,
+                                  .wake = read_mode,
+                                  .wake_context = &mode};
+    unsigned before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+    quire_status status = quire_engine_create(&config, model, &engine, NULL);
+    __builtin_ia32_ldmxcsr(before);
+    cr_assert_eq(status, QUIRE_OK);
+    quire_request request = {.id = 1,
+                             .prompt = (quire_token[]){5, 6},
+                             .prompt_count = 2,
+                             .choice_count = 1,
+                             .max_tokens = 2,
+                             .top_logprobs = -1,
+                             .sampling = {.top_p = 1, .repetition_penalty = 1}};
+    cr_assert_eq(quire_engine_submit(engine, &request, NULL), QUIRE_OK);
+    quire_event event = {0};
+    while (event.kind != QUIRE_EVENT_DONE) {
+        if (quire_engine_poll(engine, &event, 1) == 0) usleep(1000);
+    }
+    cr_assert_eq(mode & (FLUSH_TO_ZERO | DENORMALS_ARE_ZERO | ROUNDING), 0, "mode %#x", mode);
+    quire_engine_destroy(engine);
+    quire_model_close(model);
+}
+#endif
