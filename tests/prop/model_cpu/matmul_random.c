@@ -1,5 +1,5 @@
 /* matmul_random.c - random formats, shapes, rows and pieces: vector paths against the definition. The seed is printed; set
- * QUIRE_TEST_SEED to replay one. */
+ * QUIRE_SEED to replay one. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 enum { CASES = 400 };
 
 static uint64_t test_seed(void) {
-    const char *given = getenv("QUIRE_TEST_SEED");
+    const char *given = getenv("QUIRE_SEED");
     return given ? strtoull(given, NULL, 0) : qr_clock_ns();
 }
 
@@ -71,7 +71,7 @@ static void run_case(const random_case *c, qr_random *r, uint64_t seed) {
 
 Test(model_cpu_matmul_random, vector_paths_equal_the_definition) {
     uint64_t seed = test_seed();
-    cr_log_info("QUIRE_TEST_SEED=%" PRIu64, seed);
+    cr_log_info("QUIRE_SEED=%" PRIu64, seed);
     qr_random r = {seed};
     for (int i = 0; i < CASES; i++) {
         random_case c = draw_case(&r);
