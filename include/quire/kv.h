@@ -76,6 +76,8 @@ QUIRE_API void quire_kv_set_time(quire_kv *kv, uint64_t now_us);
 enum { QUIRE_NAMESPACE_KEY_MAX = 1080 };
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_bytes,
                                                                 quire_namespace_id *id);
+/* The namespace of a key that has one now; makes none and holds none. */
+QUIRE_API bool quire_kv_namespace_find(const quire_kv *kv, const void *key, size_t key_bytes, quire_namespace_id *id);
 QUIRE_API void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id);
 
 /* ---- sequences ---- */

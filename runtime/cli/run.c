@@ -158,7 +158,7 @@ static quire_status run_submit(run_state *r) {
 }
 
 static quire_status run_answer(run_state *r) {
-    quire_status status = qr_text_stream_create(qr_model_tokenizer(r->model), NULL, 0, false, &r->text);
+    quire_status status = qr_text_stream_create(qr_model_tokenizer(r->model), NULL, false, &r->text);
     if (status != QUIRE_OK) return qr_fail(&r->error, status, NULL, QR_NO_OFFSET, "no memory for the answer's text");
     status = run_submit(r);
     if (status != QUIRE_OK) return status;

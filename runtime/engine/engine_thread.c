@@ -51,9 +51,7 @@ void qr_engine_publish(quire_engine *engine) {
 static void forget(quire_engine *engine, const qr_forget *what) {
     quire_namespace_id ns;
     quire_kv *kv = engine->parts.kv;
-    if (quire_kv_namespace_open(kv, what->key, what->key_bytes, &ns) != QUIRE_OK) return; /* all taken: not one of them */
-    quire_kv_forget_namespace(kv, ns, true);
-    quire_kv_namespace_close(kv, ns);
+    if (quire_kv_namespace_find(kv, what->key, what->key_bytes, &ns)) quire_kv_forget_namespace(kv, ns, true);
 }
 
 static void take_message(quire_engine *engine, const qr_engine_message *message) {

@@ -63,6 +63,7 @@ quire_status qr_scheduler_validate(const qr_scheduler_config *config, uint32_t b
                        choices_max);
     }
     if (r->stop_token_count > QUIRE_STOP_TOKENS_MAX) return refuse(error, "stop_token_ids", "has too many entries");
+    if (r->namespace_bytes > QUIRE_NAMESPACE_KEY_MAX) return refuse(error, "namespace_key", "is too long");
     if (r->top_logprobs < -1 || r->top_logprobs > QUIRE_TOP_LOGPROBS_MAX)
         return refuse(error, "top_logprobs", "must be within 0 and 20");
     quire_status status =

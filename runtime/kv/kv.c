@@ -182,6 +182,12 @@ quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_b
     return QUIRE_OK;
 }
 
+bool quire_kv_namespace_find(const quire_kv *kv, const void *key, size_t key_bytes, quire_namespace_id *id) {
+    quire_namespace_id found = qr_namespaces_find(&kv->namespaces, key, key_bytes);
+    *id = found == KV_INDEX_NONE ? 0 : found;
+    return found != KV_INDEX_NONE;
+}
+
 void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id) {
     QR_ASSERT(qr_kv_namespace_valid(kv, id) && kv->namespaces.entries[id].open_count > 0);
     kv->namespaces.entries[id].open_count--;

@@ -1,10 +1,8 @@
-/* text_stream.c - bytes of tokens to whole characters, and a matcher per stop string.
+/* text_stream.c - bytes of tokens to whole characters, watched for the stop strings of a stop_set.
  *
  *   token bytes -> cut (an unfinished character, at most 3 bytes) -> text, given up to the longest begun stop
  *
- * Every stop string has a Knuth-Morris-Pratt matcher, fed one byte at a time, so work is proportional to text times stops
- * and where tokens begin or end makes no difference. The stop that ends first wins; of stops that end together the one that
- * began first, so that no part of either is given.
+ * The stop that ends first wins; of stops that end together the one that began first, so that no part of either is given.
  */
 #include "runtime/model/text_stream.h"
 
@@ -16,18 +14,12 @@
 
 enum { REPLACEMENT = 0xfffd, CHARACTER_BYTES_MAX = 4 };
 
-typedef struct stop_matcher {
-    char *text;
-    size_t size;
-    size_t *fallback; /* [size] longest proper prefix that also ends text[0 .. i] */
-    size_t matched;   /* bytes of the stop that end the text so far */
-} stop_matcher;
-
 struct qr_text_stream {
     const qr_tokenizer *tokenizer;
     bool show_control, stopped;
-    stop_matcher stops[QR_STOP_STRINGS_MAX];
+    const qr_stop_set *stops; /* borrowed; NULL = none */
     uint32_t stop_count;
+    size_t matched[QR_STOP_STRINGS_MAX]; /* bytes of each stop that end the text so far */
     char cut[CHARACTER_BYTES_MAX];
     uint32_t cut_size;
     char *text; /* what the last call gave, then what is held; taken at create, large enough for any push */
@@ -36,67 +28,32 @@ struct qr_text_stream {
     size_t given_total; /* of the whole reply */
 };
 
-static void stop_matcher_deinit(stop_matcher *stop) {
-    free(stop->text);
-    free(stop->fallback);
-}
-
-/* Bytes of the stop that end the text after one byte more. */
-static size_t stop_advance(const stop_matcher *stop, size_t matched, char byte) {
-    while (matched > 0 && stop->text[matched] != byte) matched = stop->fallback[matched - 1];
-    return stop->text[matched] == byte ? matched + 1 : 0;
-}
-
-static quire_status stop_matcher_init(stop_matcher *stop, qr_text text) {
-    if (text.size == 0 || !qr_text_is_utf8(text.data, text.size)) return QUIRE_INVALID;
-    if (text.size > SIZE_MAX / sizeof *stop->fallback) return QUIRE_NO_MEMORY;
-    stop->text = malloc(text.size);
-    stop->fallback = malloc(text.size * sizeof *stop->fallback);
-    if (!stop->text || !stop->fallback) return QUIRE_NO_MEMORY;
-    memcpy(stop->text, text.data, text.size);
-    stop->size = text.size;
-    stop->fallback[0] = 0;
-    for (size_t i = 1; i < text.size; i++) stop->fallback[i] = stop_advance(stop, stop->fallback[i - 1], text.data[i]);
-    return QUIRE_OK;
-}
-
 /* A push adds one token and what was cut before it, each byte of which may become a U+FFFD of three, to a held tail that is
  * shorter than the longest stop. */
 static quire_status reserve_text(qr_text_stream *s) {
-    size_t longest_stop = 0;
-    for (uint32_t i = 0; i < s->stop_count; i++) {
-        if (s->stops[i].size > longest_stop) longest_stop = s->stops[i].size;
-    }
+    size_t longest_stop = s->stops ? qr_stop_set_longest(s->stops) : 0;
     s->capacity = longest_stop + 3 * (qr_tokenizer_longest_bytes(s->tokenizer) + CHARACTER_BYTES_MAX);
     s->text = malloc(s->capacity);
     return s->text ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_status qr_text_stream_create(const qr_tokenizer *tokenizer, const qr_text *stops, uint32_t stop_count, bool show_control,
+quire_status qr_text_stream_create(const qr_tokenizer *tokenizer, const qr_stop_set *stops, bool show_control,
                                    qr_text_stream **stream) {
     *stream = NULL;
-    if (stop_count > QR_STOP_STRINGS_MAX) return QUIRE_INVALID;
     qr_text_stream *s = calloc(1, sizeof *s);
     if (!s) return QUIRE_NO_MEMORY;
     s->tokenizer = tokenizer;
     s->show_control = show_control;
-    quire_status status = QUIRE_OK;
-    for (uint32_t i = 0; i < stop_count && !status; i++) {
-        s->stop_count = i + 1;
-        status = stop_matcher_init(&s->stops[i], stops[i]);
-    }
-    if (!status) status = reserve_text(s);
-    if (status) {
-        qr_text_stream_destroy(s);
-        return status;
-    }
-    *stream = s;
-    return QUIRE_OK;
+    s->stops = stops;
+    s->stop_count = stops ? qr_stop_set_count(stops) : 0;
+    quire_status status = reserve_text(s);
+    if (status == QUIRE_OK) *stream = s;
+    else qr_text_stream_destroy(s);
+    return status;
 }
 
 void qr_text_stream_destroy(qr_text_stream *s) {
     if (!s) return;
-    for (uint32_t i = 0; i < s->stop_count; i++) stop_matcher_deinit(&s->stops[i]);
     free(s->text);
     free(s);
 }
@@ -120,11 +77,10 @@ static size_t append(qr_text_stream *s, const char *character, size_t size) {
     s->size += size;
     size_t completed = 0;
     for (uint32_t i = 0; i < s->stop_count; i++) {
-        stop_matcher *stop = &s->stops[i];
-        for (size_t at = 0; at < size && stop->matched < stop->size; at++) {
-            stop->matched = stop_advance(stop, stop->matched, character[at]);
-        }
-        if (stop->matched == stop->size && stop->size > completed) completed = stop->size;
+        size_t stop_size = qr_stop_set_size(s->stops, i);
+        for (size_t at = 0; at < size && s->matched[i] < stop_size; at++)
+            s->matched[i] = qr_stop_set_advance(s->stops, i, s->matched[i], character[at]);
+        if (s->matched[i] == stop_size && stop_size > completed) completed = stop_size;
     }
     return completed;
 }
@@ -154,16 +110,9 @@ static size_t feed(qr_text_stream *s, char byte) {
 static size_t held_bytes(const qr_text_stream *s) {
     size_t held = 0;
     for (uint32_t i = 0; i < s->stop_count; i++) {
-        if (s->stops[i].matched > held) held = s->stops[i].matched;
+        if (s->matched[i] > held) held = s->matched[i];
     }
     return held;
-}
-
-static bool names_stop(const qr_text_stream *s, qr_text name) {
-    for (uint32_t i = 0; i < s->stop_count; i++) {
-        if (s->stops[i].size == name.size && memcmp(s->stops[i].text, name.data, name.size) == 0) return true;
-    }
-    return false;
 }
 
 static void finish(qr_text_stream *s, qr_text *text) {
@@ -179,7 +128,7 @@ bool qr_text_stream_push(qr_text_stream *s, quire_token token, qr_text *text) {
     qr_text bytes = qr_tokenizer_bytes(s->tokenizer, token);
     if (!s->show_control && qr_tokenizer_is_control(s->tokenizer, token)) {
         /* Not printed, but a stop that is its name has been met. */
-        if (names_stop(s, bytes)) {
+        if (s->stops && qr_stop_set_has(s->stops, bytes)) {
             finish(s, text);
             return true;
         }

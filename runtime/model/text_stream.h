@@ -8,16 +8,14 @@
 #ifndef QR_MODEL_TEXT_STREAM_H
 #define QR_MODEL_TEXT_STREAM_H
 
-#include "runtime/model/tokenizer.h"
-
-enum { QR_STOP_STRINGS_MAX = 16 };
+#include "runtime/model/stop_set.h"
 
 typedef struct qr_text_stream qr_text_stream;
 
-/* Keeps copies of the stop strings (UTF-8, none empty). Errors: INVALID, NO_MEMORY. show_control: control tokens are
- * printed by name instead of being left out; a stop that is the name of one is met by the token either way. */
-QUIRE_MUST_CHECK quire_status qr_text_stream_create(const qr_tokenizer *tokenizer, const qr_text *stops, uint32_t stop_count,
-                                                    bool show_control, qr_text_stream **stream);
+/* stops (NULL: none) is borrowed for the stream's life. Errors: NO_MEMORY. show_control: control tokens are printed by name
+ * instead of being left out; a stop that is the name of one is met by the token either way. */
+QUIRE_MUST_CHECK quire_status qr_text_stream_create(const qr_tokenizer *tokenizer, const qr_stop_set *stops, bool show_control,
+                                                    qr_text_stream **stream);
 void qr_text_stream_destroy(qr_text_stream *stream);
 
 /* Feeds one token; allocates nothing. The stop that ends first counts, of those that end together the one that began first,

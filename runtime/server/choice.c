@@ -10,7 +10,7 @@
 bool qr_choice_init(qr_choice *choice, uint32_t index, const qr_generation *g, const qr_prompt *prompt,
                     const qr_tokenizer *tokenizer) {
     *choice = (qr_choice){.index = index};
-    if (qr_text_stream_create(tokenizer, g->stops, g->stop_count, g->show_control, &choice->stream) != QUIRE_OK) return false;
+    if (qr_text_stream_create(tokenizer, g->stops, g->show_control, &choice->stream) != QUIRE_OK) return false;
     if (!g->echo) return true;
     qr_bytes_append(&choice->text, prompt->text, prompt->text_size);
     choice->echo_bytes = prompt->text_size;
@@ -134,7 +134,10 @@ bool qr_choice_has_news(const qr_choice *choice) {
     return choice->text.size || choice->tokens.size || choice->digests.size || choice->released;
 }
 
+bool qr_choice_echoes(const qr_choice *choice) { return choice->echo_bytes && !choice->echo_sent; }
+
 void qr_choice_sent(qr_choice *choice) {
+    choice->echo_sent = true;
     qr_bytes_clear(&choice->text);
     qr_bytes_clear(&choice->tokens);
     qr_bytes_clear(&choice->digests);

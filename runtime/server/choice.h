@@ -33,6 +33,7 @@ typedef struct qr_choice {
     qr_bytes tops;    /* quire_token_logprob */
     size_t released;  /* leading entries of scored that may be shown */
     size_t echo_bytes;
+    bool echo_sent;
     size_t raw_bytes, raw_chars; /* of all tokens pushed */
     uint32_t completion_tokens;
     uint64_t last_token_us;
@@ -56,6 +57,8 @@ void qr_choice_finish(qr_choice *choice, quire_finish finish);
 
 /* There is something that a chunk would carry. */
 bool qr_choice_has_news(const qr_choice *choice);
+/* And the prompt's text and scores are in it. */
+bool qr_choice_echoes(const qr_choice *choice);
 /* What was there has been sent. */
 void qr_choice_sent(qr_choice *choice);
 /* Memory ran out somewhere on the way. */

@@ -8,7 +8,8 @@
  *
  * Bytes of later requests wait in `in` while one is answered. Reading goes on then, to notice a client that leaves; it
  * stops when QR_READ_BYTES wait, and the tick asks the kernel instead. Output is bounded: a stream whose client lets more
- * than send_buffer_bytes wait, or takes nothing for send_timeout_ms, is dropped.
+ * than send_buffer_bytes wait, or takes nothing for send_timeout_ms, is dropped. What a request makes its stream say at
+ * once, however fast the client reads (an echo with scores), does not count: qr_connection_allow.
  *
  * Thread: the loop.
  */
@@ -42,6 +43,7 @@ struct qr_connection {
     qr_http_error refused;                  /* by the head alone, while the request is still being read */
     bool keep_alive, minor_zero, head_only; /* of the request */
     bool streaming, chunked;                /* of the answer */
+    size_t allowed_bytes;                   /* of the stream, beyond what may wait otherwise */
     bool feeding;                           /* inside connection_feed */
     bool read_stopped, read_ended, reading_request;
     uint64_t since_us;       /* of the state, or of the first byte of a request */
@@ -67,6 +69,8 @@ void qr_connection_refuse(qr_connection *connection, const qr_http_error *error)
 /* A stream of server-sent events: head, events (one JSON object each), comments, end. Written at the next flush. */
 void qr_connection_begin_events(qr_connection *connection);
 void qr_connection_event(qr_connection *connection, const char *json, size_t size);
+/* So many bytes of the stream come at once and may wait, too. */
+void qr_connection_allow(qr_connection *connection, size_t size);
 void qr_connection_comment(qr_connection *connection, const char *text);
 void qr_connection_end_events(qr_connection *connection);
 void qr_connection_continue(qr_connection *connection); /* 100 Continue */

@@ -20,7 +20,8 @@ static void write_done(uv_write_t *write, int status) {
 }
 
 static bool out_is_over(const qr_connection *c) {
-    return c->streaming && uv_stream_get_write_queue_size(&c->uv.stream) > c->server->config.send_buffer_bytes;
+    size_t most = c->server->config.send_buffer_bytes + c->allowed_bytes;
+    return c->streaming && uv_stream_get_write_queue_size(&c->uv.stream) > most;
 }
 
 static void out_drop(qr_connection *c) {
@@ -107,6 +108,7 @@ void qr_connection_continue(qr_connection *c) {
 /* Runs once per stream. HTTP/1.0 knows no chunks: there the stream ends with the connection. */
 void qr_connection_begin_events(qr_connection *c) {
     c->streaming = true;
+    c->allowed_bytes = 0;
     c->chunked = !c->minor_zero;
     if (c->minor_zero) c->keep_alive = false;
     out_head(c, 200, "text/event-stream");
@@ -127,6 +129,8 @@ static void out_chunk(qr_connection *c, const char *prefix, const char *data, si
 }
 
 void qr_connection_event(qr_connection *c, const char *json, size_t size) { out_chunk(c, "data: ", json, size); }
+
+void qr_connection_allow(qr_connection *c, size_t size) { c->allowed_bytes += size; }
 
 void qr_connection_comment(qr_connection *c, const char *text) { out_chunk(c, ": ", text, strlen(text)); }
 

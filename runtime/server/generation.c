@@ -19,7 +19,7 @@ void qr_generation_destroy(qr_generation *g) {
         qr_token_buffer_deinit(&g->prompts[i].tokens);
         free(g->prompts[i].text);
     }
-    for (uint32_t i = 0; i < g->stop_count; i++) free((void *)(uintptr_t)g->stops[i].data);
+    qr_stop_set_destroy(g->stops);
     free(g->prompts);
     free(g->bias);
     qr_token_buffer_deinit(&g->stop_tokens);

@@ -30,8 +30,7 @@ typedef struct qr_generation {
     quire_request request; /* the parts that all prompts share */
     quire_logit_bias *bias;
     qr_token_buffer stop_tokens;
-    qr_text stops[QR_STOP_STRINGS_MAX]; /* malloc'd */
-    uint32_t stop_count;
+    qr_stop_set *stops; /* NULL: none */
     qr_bytes namespace_key;
 
     bool stream, include_usage, return_progress, return_token_ids, explain_cache, echo;

@@ -57,17 +57,11 @@ static bool scalars_read(const json_t *body, scalar_fields *into, qr_http_error 
 
 /* ---- lists ---- */
 
-static bool stop_add(qr_generation *g, const json_t *value, qr_http_error *error) {
+static bool stop_check(const json_t *value, qr_http_error *error) {
     if (!json_is_string(value)) return qr_http_refuse(error, 400, "stop", "stop must be a string or a list of strings");
-    qr_text text = qr_json_string_of(value);
-    if (text.size == 0) return qr_http_refuse(error, 400, "stop", "stop must not hold an empty string");
-    if (g->stop_count == QR_STOP_STRINGS_MAX)
-        return qr_http_refuse(error, 400, "stop", "stop has more than %d strings", QR_STOP_STRINGS_MAX);
-    char *copy = malloc(text.size);
-    if (!copy) return qr_http_refuse(error, 503, NULL, "out of memory");
-    memcpy(copy, text.data, text.size);
-    g->stops[g->stop_count++] = (qr_text){copy, text.size};
-    return true;
+    if (json_string_length(value) == 0) return qr_http_refuse(error, 400, "stop", "stop must not hold an empty string");
+    if (json_string_length(value) <= QR_STOP_BYTES_MAX) return true;
+    return qr_http_refuse(error, 400, "stop", "stop has a string of more than %d bytes", QR_STOP_BYTES_MAX);
 }
 
 /* A stop string that is the name of a control token stops on the token itself, whose text is never shown. */
@@ -80,16 +74,19 @@ static bool stop_add_control(qr_generation *g, const qr_tokenizer *tokenizer, qr
 
 static bool stops_read(qr_generation *g, const json_t *body, const qr_tokenizer *tokenizer, qr_http_error *error) {
     const json_t *stop = qr_json_member(body, "stop");
-    if (!stop) return true;
-    if (!json_is_array(stop)) {
-        if (!stop_add(g, stop, error)) return false;
-    } else {
-        for (size_t i = 0; i < json_array_size(stop); i++)
-            if (!stop_add(g, json_array_get(stop, i), error)) return false;
+    size_t count = json_is_array(stop) ? json_array_size(stop) : stop != NULL;
+    if (count == 0) return true;
+    if (count > QR_STOP_STRINGS_MAX)
+        return qr_http_refuse(error, 400, "stop", "stop has more than %d strings", QR_STOP_STRINGS_MAX);
+    qr_text texts[QR_STOP_STRINGS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_is_array(stop) ? json_array_get(stop, i) : stop;
+        if (!stop_check(value, error)) return false;
+        texts[i] = qr_json_string_of(value);
+        if (!stop_add_control(g, tokenizer, texts[i], error)) return false;
     }
-    for (uint32_t i = 0; i < g->stop_count; i++)
-        if (!stop_add_control(g, tokenizer, g->stops[i], error)) return false;
-    return true;
+    quire_status status = qr_stop_set_create(texts, (uint32_t)count, &g->stops);
+    return status == QUIRE_OK || qr_http_refuse_status(error, status, NULL, "stop");
 }
 
 static bool stop_tokens_read(qr_generation *g, const json_t *body, const qr_tokenizer *tokenizer, qr_http_error *error) {
@@ -208,6 +205,8 @@ static void generation_set(qr_generation *g, const scalar_fields *s) {
 static bool scalars_agree(const scalar_fields *s, const qr_generation *g, qr_http_error *error) {
     if (s->best_of > 0 && s->best_of != s->n)
         return qr_http_refuse(error, 400, "best_of", "best_of is not supported, except equal to n");
+    if (s->cache_salt.size > QR_SALT_BYTES_MAX)
+        return qr_http_refuse(error, 400, "cache_salt", "cache_salt has more than %d bytes", QR_SALT_BYTES_MAX);
     if (s->echo && g->chat) return qr_http_refuse(error, 400, "echo", "echo is not supported in chat");
     if (s->return_progress && !s->stream)
         return qr_http_refuse(error, 400, "return_progress", "return_progress needs stream to be true");
@@ -229,9 +228,10 @@ bool qr_generation_read(qr_generation *g, const json_t *body, const qr_task *tas
     if (!qr_generation_read_unsupported(body, g->chat, error) || !scalars_read(body, &s, error)) return false;
     generation_set(g, &s);
     sampling_set(&g->request.sampling, &s, qr_json_member(body, "seed") != NULL);
+    if (!scalars_agree(&s, g, error)) return false;
     qr_namespace_key(s.cache_salt, &task->peer, task->namespace_by_uid, &g->namespace_key);
-    return scalars_agree(&s, g, error) && stops_read(g, body, tokenizer, error) &&
-           stop_tokens_read(g, body, tokenizer, error) && bias_read(g, body, vocabulary, error) &&
+    return stops_read(g, body, tokenizer, error) && stop_tokens_read(g, body, tokenizer, error) &&
+           bias_read(g, body, vocabulary, error) &&
            (g->chat ? chat_logprobs_read(g, body, error) : text_logprobs_read(g, body, error)) &&
            stream_options_read(g, body, error);
 }

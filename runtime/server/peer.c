@@ -1,6 +1,8 @@
 /* peer.c - see peer.h. */
 #include "runtime/server/peer.h"
 
+#include <quire/kv.h>
+
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,6 +24,8 @@ static void key_part(qr_bytes *key, const void *data, size_t size) {
     qr_bytes_append(key, prefix, sizeof prefix);
     qr_bytes_append(key, data, size);
 }
+
+_Static_assert(QR_SALT_BYTES_MAX + 3 * 8 + 4 <= QUIRE_NAMESPACE_KEY_MAX, "three lengths, a salt and a uid");
 
 void qr_namespace_key(qr_text salt, const qr_peer *peer, bool by_uid, qr_bytes *key) {
     if (salt.size == 0 && !by_uid) return;

@@ -8,6 +8,9 @@
 #include "runtime/model/tokenizer.h"
 #include "runtime/server/byte_buffer.h"
 
+/* With the other parts a salt of so many bytes makes a key of at most QUIRE_NAMESPACE_KEY_MAX. */
+enum { QR_SALT_BYTES_MAX = 1024 };
+
 typedef struct qr_peer {
     bool is_unix; /* the credentials are valid: the kernel vouches for them (SO_PEERCRED) */
     unsigned uid;

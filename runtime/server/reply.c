@@ -174,6 +174,7 @@ static void reply_send_choice(qr_reply *reply, qr_choice *choice, bool last) {
     qr_bytes json = {0};
     if (qr_choice_has_news(choice)) {
         qr_reply_json_chunk(reply, choice, &json);
+        if (qr_choice_echoes(choice)) qr_connection_allow(reply->connection, json.size);
         qr_choice_sent(choice);
         reply_send(reply, &json);
     }

@@ -18,7 +18,7 @@ static void expect_json(const qr_bytes *text) {
 }
 
 static void check_generation(const qr_generation *g) {
-    QR_ASSERT(g->prompt_count >= 1 && g->n >= 1 && g->n <= QUIRE_CHOICES_MAX && g->stop_count <= QR_STOP_STRINGS_MAX);
+    QR_ASSERT(g->prompt_count >= 1 && g->n >= 1 && g->n <= QUIRE_CHOICES_MAX && (!g->stops || qr_stop_set_count(g->stops) > 0));
     QR_ASSERT(g->request.stop_token_count <= QUIRE_STOP_TOKENS_MAX && g->request.top_logprobs <= QUIRE_TOP_LOGPROBS_MAX);
     for (uint32_t i = 0; i < g->prompt_count; i++) {
         const qr_token_buffer *tokens = &g->prompts[i].tokens;

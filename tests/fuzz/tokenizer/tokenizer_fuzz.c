@@ -39,7 +39,9 @@ static void check_stream(const qr_tokenizer *t, const char *text, size_t size) {
     qr_text given;
     size_t whole_size, at = 0;
     char *whole = qr_text_to_utf8(text, size, &whole_size);
-    QR_ASSERT(whole && qr_text_stream_create(t, &stop, 1, false, &stream) == QUIRE_OK);
+    qr_stop_set *stops;
+    QR_ASSERT(whole && qr_stop_set_create(&stop, 1, &stops) == QUIRE_OK);
+    QR_ASSERT(qr_text_stream_create(t, stops, false, &stream) == QUIRE_OK);
     bool stopped = false;
     for (size_t i = 0; i <= size && !stopped; i++) {
         if (i < size) stopped = qr_text_stream_push(stream, qr_tokenizer_find(t, text + i, 1), &given);
@@ -49,6 +51,7 @@ static void check_stream(const qr_tokenizer *t, const char *text, size_t size) {
     }
     QR_ASSERT(stopped || at == whole_size);
     qr_text_stream_destroy(stream);
+    qr_stop_set_destroy(stops);
     free(whole);
 }
 

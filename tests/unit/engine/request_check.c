@@ -83,6 +83,7 @@ Test(engine_request_check, every_field_is_named_when_it_is_wrong) {
     r = good(), r.choice_count = 0, refuses(&r, "n");
     r = good(), r.choice_count = 9, refuses(&r, "n");
     r = good(), r.prompt_count = 0, refuses(&r, "prompt");
+    r = good(), r.namespace_bytes = QUIRE_NAMESPACE_KEY_MAX + 1, refuses(&r, "namespace_key");
     r = good(), r.prompt = bad_prompt, r.prompt_count = 2, refuses(&r, "prompt");
     r = good(), r.prompt = negative, r.prompt_count = 1, refuses(&r, "prompt");
     r = good(), r.stop_tokens = negative, r.stop_token_count = 1, refuses(&r, "stop_token_ids");

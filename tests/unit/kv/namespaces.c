@@ -22,6 +22,8 @@ Test(kv_namespaces, equal_keys_of_any_bytes_have_one_id) {
     cr_assert_eq(c, a);
     cr_assert_eq(quire_kv_namespace_open(kv, NULL, 0, &empty), QUIRE_OK);
     cr_assert_eq(empty, 0);
+    cr_assert(quire_kv_namespace_find(kv, key, 499, &c) && c == b);
+    cr_assert_not(quire_kv_namespace_find(kv, key, 498, &c), "looking makes none");
     rig_destroy(kv);
 }
 

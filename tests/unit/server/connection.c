@@ -164,6 +164,22 @@ Test(server_connection, a_client_that_never_reads_is_dropped) {
     fixture_stop(&f);
 }
 
+/* The echo of a scored prompt comes at once and may be larger than the bound: a client that reads gets it. */
+Test(server_connection, an_echo_larger_than_the_bound_reaches_a_client_that_reads) {
+    fixture f;
+    fake_script script = {.context_tokens = 10000, .step_us = 20000};
+    qr_server_config options = {.send_buffer_bytes = 1 << 12};
+    fixture_start(&f, "0123456789", &script, &options);
+    char prompt[4001] = {0}, body[5000];
+    memset(prompt, 'p', sizeof prompt - 1);
+    snprintf(body, sizeof body, "{\"prompt\":\"%s\",\"stream\":true,\"echo\":true,\"logprobs\":20,\"n\":4}", prompt);
+    char *reply = client_post(&f, "/v1/completions", body);
+    cr_assert_gt(strlen(reply), 1000000, "larger than a socket takes at once");
+    cr_assert_not_null(strstr(reply, "data: [DONE]"));
+    free(reply);
+    fixture_stop(&f);
+}
+
 static int open_descriptors(void) {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");

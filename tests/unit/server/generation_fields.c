@@ -1,3 +1,5 @@
+#include "runtime/model/stop_set.h"
+#include "runtime/server/peer.h"
 #include "tests/unit/server/server_fixture.h"
 
 #include <criterion/criterion.h>
@@ -112,6 +114,25 @@ Test(server_generation_fields, ranges_and_kinds_are_checked_by_name) {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char body[400];
         snprintf(body, sizeof body, "{" HI ",%s}", good[i]);
+        expect_accepted(&f, CHAT, body);
+    }
+    fixture_stop(&f);
+}
+
+/* Strings that a request keeps while it waits, and every choice searches for, are bounded. */
+Test(server_generation_fields, texts_that_are_kept_have_a_largest_size) {
+    static const struct {
+        const char *field;
+        size_t most;
+    } fields[] = {{"stop", QR_STOP_BYTES_MAX}, {"cache_salt", QR_SALT_BYTES_MAX}};
+    fixture f;
+    fixture_start(&f, "ok", NULL, NULL);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char text[8192] = {0}, body[8400];
+        memset(text, 'x', fields[i].most + 1);
+        snprintf(body, sizeof body, "{" HI ",\"%s\":\"%s\"}", fields[i].field, text);
+        expect_refused(&f, CHAT, body, fields[i].field);
+        snprintf(body, sizeof body, "{" HI ",\"%s\":\"%s\"}", fields[i].field, text + 1);
         expect_accepted(&f, CHAT, body);
     }
     fixture_stop(&f);
