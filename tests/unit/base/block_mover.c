@@ -46,13 +46,14 @@ Test(base_block_mover, the_cpu_device_moves_at_once) {
 /* A device that only counts. */
 typedef struct counting_device {
     qr_device device;
-    int copies, waits;
+    int copies, waits, stream;
     size_t size_bytes[8];
 } counting_device;
 
 static quire_status counting_copy(qr_device *device, int stream, void *to, const void *from, size_t size_bytes) {
     counting_device *counting = (counting_device *)(void *)device;
-    (void)stream, (void)to, (void)from;
+    (void)to, (void)from;
+    counting->stream = stream;
     counting->size_bytes[counting->copies++] = size_bytes;
     return QUIRE_OK;
 }
@@ -87,6 +88,24 @@ Test(base_block_mover, neighbours_on_both_sides_travel_as_one_copy) {
     cr_assert_eq(counting.waits, 1);
     cr_assert_eq(counting.copies, 2);
     cr_assert_eq(counting.size_bytes[1], 256u);
+}
+
+Test(base_block_mover, each_kind_of_work_has_its_own_stream) {
+    static const qr_device_ops ops = {
+        .name = "counting", .copy_async = counting_copy, .wait = counting_wait, .event = counting_event};
+    static unsigned char pool[2 * 128], host[128];
+    counting_device counting = {.device = {&ops}};
+    qr_block_mover mover = {
+        .device = &counting.device, .pool = pool, .block_bytes = 128, .block_count = 2, .streams = {2, 3, 1}};
+    const qr_block_copy fork = {0, 1};
+    const qr_block_move move = {1, host};
+    qr_device_event done, now = {0};
+    cr_assert_eq(qr_block_mover_copy(&mover, &fork, 1, now, &done), QUIRE_OK);
+    cr_assert_eq(counting.stream, 2);
+    cr_assert_eq(qr_block_mover_gather(&mover, &move, 1, now, &done), QUIRE_OK);
+    cr_assert_eq(counting.stream, 3);
+    cr_assert_eq(qr_block_mover_scatter(&mover, &move, 1, now, &done), QUIRE_OK);
+    cr_assert_eq(counting.stream, 1);
 }
 
 Test(base_block_mover, nothing_to_move_is_an_event_all_the_same) {
