@@ -82,6 +82,19 @@ def test_r21_the_prompt_has_no_presence(daemon):
         assert len(set(other["token_ids"])) > len(set(plain["token_ids"])), "what was generated counts"
 
 
+def test_r21_nor_when_another_penalty_looks_at_it(daemon):
+    """A token of the prompt is made to win by one: presence 2 would cost it the place if the prompt counted."""
+    prompt = "the cat sat on the mat and the dog sat on the mat and " * 3 + "the cat sat on the"
+    top = complete(daemon, prompt, max_tokens=1, logprobs=20)["choices"][0]["logprobs"]["top_token_ids"][0]
+    sent = set(daemon.http.post("/tokenize", json={"content": prompt}).json()["tokens"])
+    mine, score = next((token, logprob) for token, logprob in top if token in sent)
+    rival = max(logprob for token, logprob in top if token not in sent)
+    bias = {"logit_bias": {str(mine): rival - score + 1}}
+    for more in ({}, {"presence_penalty": 2.0}, {"frequency_penalty": 2.0}, {"presence_penalty": 2.0, "repetition_penalty": 1.001}):
+        assert complete(daemon, prompt, max_tokens=1, **bias, **more)["choices"][0]["token_ids"] == [mine], more
+    assert complete(daemon, prompt, max_tokens=1, repetition_penalty=2.0, **bias)["choices"][0]["token_ids"] != [mine]
+
+
 def test_r22_choices_with_a_seed(daemon):
     def ask():
         return chat(daemon, user("Write one word."), n=3, seed=11, temperature=1.5, max_tokens=30)
