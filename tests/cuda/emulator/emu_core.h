@@ -68,4 +68,4 @@ void emu_fence();
 void emu_atomic_begin(const void *address);
 void emu_atomic_end(const void *address);
 
-static inline void emu_count_read(size_t bytes) { emu_counted.global_bytes_read += bytes; }
+void emu_count_read(size_t bytes); // of global memory

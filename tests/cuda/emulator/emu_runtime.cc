@@ -12,8 +12,6 @@
 #include "tests/cuda/emulator/emu_memory.h"
 #include "tests/cuda/emulator/emu_schedule.h"
 
-emu_ptx_loader emu_ptx_body;
-
 struct CUstream_st {
     std::deque<std::function<void()>> work;
 };
@@ -24,7 +22,15 @@ struct CUevent_st {
 };
 
 // Limits of an H100 or H200, where the numbers matter to launches.
-enum { SHARED_DEFAULT = 48 << 10, SHARED_MAX = 227 << 10, GRID_YZ_MAX = 65535, PROCESSORS = 132 };
+enum {
+    SHARED_DEFAULT = 48 << 10,
+    SHARED_MAX = 227 << 10,
+    SHARED_OF_PROCESSOR = 228 << 10,
+    SHARED_RESERVED = 1 << 10, // by the driver, of each CTA
+    THREADS_OF_PROCESSOR = 2048,
+    GRID_YZ_MAX = 65535,
+    PROCESSORS = 132
+};
 static const size_t DEVICE_BYTES = (size_t)8 << 30;
 
 static CUstream_st null_stream;
@@ -273,6 +279,14 @@ cudaError_t emu_set_attribute(const void *function, cudaFuncAttribute attribute,
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value > SHARED_MAX) return error(cudaErrorInvalidValue);
     shared_limits[function] = value;
+    return cudaSuccess;
+}
+
+// By threads and shared memory; what registers allow only ptxas knows.
+cudaError_t emu_occupancy(int *ctas, int threads, size_t shared_bytes) {
+    if (threads <= 0 || threads > EMU_THREADS_MAX || shared_bytes > SHARED_MAX) return error(cudaErrorInvalidValue);
+    int by_threads = THREADS_OF_PROCESSOR / threads, by_shared = (int)(SHARED_OF_PROCESSOR / (shared_bytes + SHARED_RESERVED));
+    *ctas = by_threads < by_shared ? by_threads : by_shared;
     return cudaSuccess;
 }
 

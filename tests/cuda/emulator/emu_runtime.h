@@ -20,6 +20,7 @@ struct emu_kernel_launch {
     cudaStream_t stream;
 };
 cudaError_t emu_enqueue(const emu_kernel_launch &launch, std::function<void()> body, const emu_parameters &parameters);
+cudaError_t emu_occupancy(int *ctas, int threads, size_t shared_bytes);
 cudaError_t emu_set_attribute(const void *function, cudaFuncAttribute attribute, int value);
 
 // Set by the PTX interpreter where it is linked and EMU_PTX names a file: what runs instead of the C++ function.
@@ -46,4 +47,8 @@ template <class T> static inline cudaError_t cudaMallocHost(T **memory, size_t b
 }
 template <class F> static inline cudaError_t cudaFuncSetAttribute(F *function, cudaFuncAttribute attribute, int value) {
     return emu_set_attribute((const void *)function, attribute, value);
+}
+template <class F>
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ctas, F *, int threads, size_t shared_bytes) {
+    return emu_occupancy(ctas, threads, shared_bytes);
 }

@@ -31,6 +31,7 @@ static const std::function<void()> *thread_body;
 static char grid_end; // its address orders the end of every thread before the host
 
 unsigned emu_thread_count() { return thread_count; }
+void emu_count_read(size_t bytes) { emu_counted.global_bytes_read += bytes; }
 emu_copy_queue *emu_copies() { return emu_self()->copies; }
 
 void emu_fail(const char *file, int line, const char *format, ...) {
