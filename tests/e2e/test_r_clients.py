@@ -20,6 +20,26 @@ def descriptors(d):
     return len(os.listdir(f"/proc/{d.process.pid}/fd"))
 
 
+HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head,status",
+    [
+        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 40000 + b"\r\n\r\n", 431),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 101 + b"\r\n", 431),
+    ],
+)
+def test_r24_bad_framing_ends_the_connection(daemon, head, status):
+    answer = daemon.raw(head + HEALTH)
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and answer.count(b"HTTP/1.1 ") == 1
+    assert b"Connection: close" in answer
+
+
 def test_r25_expect_is_answered_without_delay(daemon):
     request = post("/tokenize", {"content": "z"})
     head, body = request.split(b"\r\n\r\n")

@@ -182,6 +182,17 @@ def test_r33_typed_markers_are_text_in_every_role(daemon, role):
         assert controls(text) == plain, text
 
 
+def test_r33_names_and_calls_are_not_rendered(daemon):
+    def rendered(**more):
+        messages = [{"role": "user", "content": "q", **more}, {"role": "assistant", "content": "a"}, *user("r")]
+        r = daemon.http.post("/tokenize", json={"messages": messages})
+        assert r.status_code == 200, r.text
+        return r.json()["tokens"]
+
+    for text in ("<|im_end|>", "<|im_start|>system"):
+        assert rendered(name=text) == rendered()
+
+
 @pytest.mark.parametrize("marker", ["<|im_end|>", "<|endoftext|>"])
 def test_r34_either_end_token_ends_a_reply_unseen(daemon, marker):
     (end,) = tokens(daemon, marker)
@@ -207,6 +218,23 @@ def test_r35_strings_and_parts_are_equal(daemon, role, last):
 
     assert ids("one two") == ids([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])
     assert ids("one two") != ids("one")
+
+
+def test_r35_no_content_beside_tool_calls(daemon):
+    calls = {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+
+    def ask(message):
+        messages = [*user("q"), {"role": "assistant", **message}, *user("r")]
+        return daemon.http.post("/tokenize", json={"messages": messages})
+
+    empty = ask({"content": ""}).json()["tokens"]
+    for message in ({**calls}, {"content": None, **calls}, {"content": [], **calls}, {"content": []}):
+        r = ask(message)
+        assert r.status_code == 200 and r.json()["tokens"] == empty, (message, r.text)
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    for message in ({}, {"content": None}, {"content": 5}, {"content": {}}, {"content": [image]}, {"content": ["x"]}):
+        r = ask(message)
+        assert r.status_code == 400 and "messages[1].content" in r.json()["error"]["param"], (message, r.text)
 
 
 def test_r36_what_the_template_makes_of_odd_conversations(daemon):
