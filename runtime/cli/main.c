@@ -1,6 +1,9 @@
 /* main.c - the `quire` command: a table of subcommands, each with its own file and its own argp. */
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/cli/bench.h"
 #include "runtime/cli/chat.h"
@@ -22,7 +25,7 @@ static const subcommand subcommands[] = {
     {"tokenize", "show the tokens of a text", qr_command_tokenize},
     {"bench", "measure a server of this API with many conversations", qr_command_bench},
 };
-enum { SUBCOMMAND_COUNT = sizeof subcommands / sizeof *subcommands, EXIT_USAGE = 64 };
+enum { SUBCOMMAND_COUNT = sizeof subcommands / sizeof *subcommands, EXIT_USAGE = 64, EXIT_NO_FILES = 71 };
 
 static void print_help(FILE *file) {
     fputs("Usage: quire COMMAND [OPTION...]\n"
@@ -47,7 +50,16 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
     return command->run(argc, argv);
 }
 
+/* A parent may have closed them. Then the next file that is opened, a client or the event loop's own pipe, would get their
+ * numbers, and the log would be written into it. */
+static bool standard_files_open(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
+    if (!standard_files_open()) return EXIT_NO_FILES;
     const char *first = argc > 1 ? argv[1] : "";
     const subcommand *command = find_subcommand(first);
     if (command) return run_subcommand(command, argc - 1, argv + 1);

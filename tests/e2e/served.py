@@ -24,12 +24,12 @@ MODEL = os.environ.get("QUIRE_MODEL", str(CACHE / "quire/models/SmolLM2-135M-Ins
 
 
 class Daemon:
-    def __init__(self, *flags, folder=None, model=MODEL, wait=True):
+    def __init__(self, *flags, folder=None, model=MODEL, wait=True, command=None):
         self.folder = folder or tempfile.mkdtemp(prefix="quire-e2e-")
         self.path = os.path.join(self.folder, "s.sock")
         self.log = open(os.path.join(self.folder, "log"), "a+b")
         self.process = subprocess.Popen(
-            [BIN, "serve", "--model", model, "--socket", self.path, *flags], stdout=self.log, stderr=self.log
+            command or [BIN, "serve", "--model", model, "--socket", self.path, *flags], stdout=self.log, stderr=self.log
         )
         self.http = httpx.Client(transport=httpx.HTTPTransport(uds=self.path), base_url="http://quire", timeout=120)
         if wait:

@@ -77,6 +77,17 @@ def test_second_signal_ends_at_once(tmp_path):
     assert not os.path.exists(d.path)
 
 
+def test_closed_standard_files(tmp_path):
+    """The log of a daemon without stderr must not go into what took its number: here libuv's signal pipe."""
+    folder = str(tmp_path)
+    command = [BIN, "serve", "--model", MODEL, "--socket", os.path.join(folder, "s.sock"), "--log-level", "debug", *SMALL]
+    d = Daemon(*SMALL, folder=folder, command=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command])
+    for fd in range(3):
+        assert os.readlink(f"/proc/{d.process.pid}/fd/{fd}") == "/dev/null"
+    assert d.http.get("/health").status_code == 200
+    d.stop()
+
+
 def test_capacity_is_named(tmp_path):
     d = Daemon("--context", "4096", "--kv-blocks", "256", "--max-sequences", "4", folder=str(tmp_path))
     r = d.http.post("/v1/completions", json={"prompt": "word " * 5000, "max_tokens": 1})
