@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "runtime/cli/bench_report.h"
 #include "runtime/cli/socket_path.h"
 
@@ -166,11 +167,21 @@ static bool prepare(bench_args *args) {
     return true;
 }
 
+/* With nobody there, further rounds and a table of nothing would say no more. */
+static quire_status check_answers(const qr_bench_side *side, quire_error *error) {
+    const qr_bench_result *r = &side->result;
+    if (r->requests == 0 || r->failures < r->requests) return QUIRE_OK;
+    const char *place = side->target.socket_path ? side->target.socket_path : side->target.url;
+    return qr_fail(error, QUIRE_IO, place, QR_NO_OFFSET, "%s: none of %llu requests was answered: %s", place,
+                   (unsigned long long)r->requests, r->first_failure);
+}
+
 static quire_status run_rounds(qr_bench_run *run, quire_error *error) {
     for (uint32_t round = 0; round < run->round_count; round++)
         for (int i = 0; i < run->side_count; i++) {
             int side = round % 2 ? run->side_count - 1 - i : i; /* neither side is always first */
             quire_status status = qr_bench_round(&run->sides[side].target, &run->shape, round, &run->sides[side].result, error);
+            if (status == QUIRE_OK) status = check_answers(&run->sides[side], error);
             if (status != QUIRE_OK) return status;
         }
     return QUIRE_OK;

@@ -10,7 +10,11 @@ static double per_second(const qr_bench_result *r, uint64_t tokens) { return r->
 static double mib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0); }
 
 static void print_series(FILE *out, const char *what, qr_series *series) {
-    fprintf(out, "  %-30s %9.2f %9.2f %9.2f   (%zu)\n", what, qr_series_percentile(series, QUANTILES[0]),
+    if (series->count == 0) {
+        fprintf(out, "  %-31s %9s %9s %9s   (0)\n", what, "-", "-", "-");
+        return;
+    }
+    fprintf(out, "  %-31s %9.2f %9.2f %9.2f   (%zu)\n", what, qr_series_percentile(series, QUANTILES[0]),
             qr_series_percentile(series, QUANTILES[1]), qr_series_percentile(series, QUANTILES[2]), series->count);
 }
 
@@ -28,7 +32,7 @@ static void print_side(FILE *out, qr_bench_side *side) {
     fprintf(out, "\n%s  %s%s%s\n", side->target.name, side->target.url, side->target.socket_path ? " over " : "",
             side->target.socket_path ? side->target.socket_path : "");
     print_facts(out, &side->facts);
-    fprintf(out, "  %-30s %9s %9s %9s   (count)\n", "", QUANTILE_NAMES[0], QUANTILE_NAMES[1], QUANTILE_NAMES[2]);
+    fprintf(out, "  %-31s %9s %9s %9s   (count)\n", "", QUANTILE_NAMES[0], QUANTILE_NAMES[1], QUANTILE_NAMES[2]);
     print_series(out, "time to first token, turn 1, ms", &r->first_ttft_ms);
     print_series(out, "time to first token, later, ms", &r->later_ttft_ms);
     print_series(out, "between chunks, ms", &r->inter_token_ms);

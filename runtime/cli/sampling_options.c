@@ -18,10 +18,10 @@ enum {
 static const struct argp_option sampling_options[] = {
     {"max-tokens", 'n', "N", 0, "Tokens of the answer at most", 0},
     {"system", KEY_SYSTEM, "TEXT", 0, "System message", 0},
-    {"temperature", 't', "X", 0, "0 always takes the likeliest token (1)", 0},
+    {"temperature", 't', "X", 0, "0 always takes the likeliest token (0.7)", 0},
     {"top-p", KEY_TOP_P, "X", 0, "Only the likeliest tokens that reach this probability together (1)", 0},
     {"top-k", KEY_TOP_K, "N", 0, "Only the N likeliest tokens (all)", 0},
-    {"min-p", KEY_MIN_P, "X", 0, "Only tokens with this share of the likeliest one's probability (0)", 0},
+    {"min-p", KEY_MIN_P, "X", 0, "Only tokens with this share of the likeliest one's probability (0.05)", 0},
     {"seed", KEY_SEED, "N", 0, "The same seed gives the same answer", 0},
     {"repetition-penalty", KEY_REPETITION, "X", 0, "Above 1: less of what prompt and answer hold already (1)", 0},
     {"presence-penalty", KEY_PRESENCE, "X", 0, "-2 to 2 (0)", 0},
@@ -71,6 +71,7 @@ static error_t sampling_option(int key, char *argument, struct argp_state *state
 
 const struct argp qr_sampling_argp = {.options = sampling_options, .parser = sampling_option};
 
+/* Milder than the API, whose plain temperature of 1 lets a small model wander off through its unlikely tokens. */
 void qr_sampling_options_init(qr_sampling_options *options) {
-    *options = (qr_sampling_options){.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    *options = (qr_sampling_options){.sampling = {.temperature = 0.7f, .top_p = 1, .min_p = 0.05f, .repetition_penalty = 1}};
 }

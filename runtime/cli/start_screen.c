@@ -44,8 +44,8 @@ static void print_capacity(FILE *file, const quire_engine_config *config, const 
             qr_size_format(sizing->kv_token_bytes, a), quire_kv_type_name(config->key_type),
             quire_kv_type_name(config->value_type), qr_size_format(sizing->kv_block_bytes, b), sizing->block_tokens);
     fprintf(file, "  %-14s%" PRIu32 " blocks, %" PRIu64 " tokens\n", "pool", sizing->block_count, sizing->pool_tokens);
-    fprintf(file, "  %-14s%" PRIu64 " sessions of the full context of %" PRIu32 " tokens\n", "room for", sizing->sessions,
-            sizing->context_tokens);
+    fprintf(file, "  %-14s%" PRIu64 " session%s of the full context of %" PRIu32 " tokens\n", "room for", sizing->sessions,
+            sizing->sessions == 1 ? "" : "s", sizing->context_tokens);
 }
 
 void qr_start_screen_print(FILE *file, const quire_model *model, const quire_engine_config *config, const qr_sizing *sizing) {

@@ -1,11 +1,13 @@
 /* quire_engine_create: an engine from a model and a configuration. Assembles the parts that engine.c runs. */
 #include <quire/engine.h>
 
+#include <inttypes.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/memory.h"
 #include "runtime/engine/engine_internal.h"
 #include "runtime/engine/sizing.h"
 
@@ -36,6 +38,15 @@ static void describe(const quire_model *model, const quire_engine_config *config
     parts->numerics_fingerprint = numerics_fingerprint(model, config);
 }
 
+/* Pages of the pool are touched as it fills, so a pool that memory cannot hold would be accepted now and killed later. */
+static quire_status memory_check(const qr_sizing *sizing, quire_error *error) {
+    uint64_t wanted = sizing->total_bytes - sizing->weight_bytes, available = qr_memory_available_bytes();
+    if (available == 0 || wanted <= available) return QUIRE_OK;
+    return qr_fail(error, QUIRE_TOO_LARGE, "kv_memory", QR_NO_OFFSET,
+                   "%" PRIu32 " blocks with their bookkeeping and work space take %.1f MiB, and %.1f MiB are available here",
+                   sizing->block_count, (double)wanted / (1024.0 * 1024.0), (double)available / (1024.0 * 1024.0));
+}
+
 quire_status quire_engine_create(const quire_engine_config *config, quire_model *model, quire_engine **engine,
                                  quire_error *error) {
     quire_engine_config resolved;
@@ -47,6 +58,7 @@ quire_status quire_engine_create(const quire_engine_config *config, quire_model 
         return qr_fail(error, QUIRE_INVALID, "model", QR_NO_OFFSET, "the model was opened without its weights");
     }
     quire_status status = qr_sizing_resolve(model, config, UINT64_MAX, &resolved, &sizing, error);
+    if (status == QUIRE_OK) status = memory_check(&sizing, error);
     if (status != QUIRE_OK) return status;
     if (resolved.seed == 0) resolved.seed = system_seed();
     qr_sizing_layout(model, &resolved, &layout);

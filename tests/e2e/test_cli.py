@@ -67,6 +67,11 @@ def test_tokenize():
     assert quire("tokenize", "--model", MODEL, "--ids", "").stdout == "\n"
 
 
+def test_a_bench_of_nobody_says_so(tmp_path):
+    done = quire("bench", "--socket", str(tmp_path / "none"))
+    assert done.returncode == 1 and "none of 8 requests was answered" in done.stderr and done.stdout == "", done
+
+
 def test_run_answers_and_repeats_itself():
     arguments = ["run", "--model", MODEL, "--temperature", "0", "--max-tokens", "24", "Name three fruits."]
     first, second = quire(*arguments), quire(*arguments, "--threads", "1")
@@ -128,7 +133,9 @@ def test_a_host_cache_enlarges_the_pool():
         (["--backend", "cuda"], "no CUDA backend"),
         (["--disk-cache", "/tmp/x"], "not supported yet"),
         (["--kv-memory", "1G", "--kv-blocks", "9"], "not both"),
-        (["--kv-memory", "1M"], ""),
+        (["--kv-memory", "1M"], "a context of 8192 tokens takes"),
+        (["--kv-memory", "100000G"], "are available here"),
+        (["--kv-blocks", "100000000"], "are available here"),
         (["--listen", "0.0.0.0:0"], "API key"),
         (["--kv-type", "f17"], "--kv-type"),
     ])
