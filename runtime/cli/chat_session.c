@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,17 +77,38 @@ static bool write_private(const char *path, const json_t *document) {
 }
 
 /* Written beside the target and renamed over it: a full disk never costs the file that was there. */
-quire_status qr_chat_session_save(const qr_chat_session *session, const char *model, const char *path, quire_error *error) {
+static bool write_over(const char *path, const json_t *document) {
     char beside[PATH_MAX];
     int size = snprintf(beside, sizeof beside, "%s.%ld.new", path, (long)getpid());
-    if (size < 0 || (size_t)size >= sizeof beside)
-        return qr_fail(error, QUIRE_INVALID, path, QR_NO_OFFSET, "the path is too long");
-    json_t *document = json_pack("{s:i, s:s, s:O}", "quire_chat", 1, "model", model, "messages", session->messages);
-    bool ok = document && write_private(beside, document) && rename(beside, path) == 0;
+    if (size < 0 || (size_t)size >= sizeof beside) return errno = ENAMETOOLONG, false;
+    if (write_private(beside, document) && rename(beside, path) == 0) return true;
     int reason = errno;
+    unlink(beside);
+    return errno = reason, false;
+}
+
+/* A link is followed. What is not a file, a device for example, is no place for a conversation, and is not replaced. */
+static quire_status save_target(const char *path, char target[PATH_MAX], quire_error *error) {
+    struct stat info;
+    if (!realpath(path, target)) {
+        if (errno != ENOENT) return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "cannot be written: %s", strerror(errno));
+        if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
+            return qr_fail(error, QUIRE_INVALID, path, QR_NO_OFFSET, "the path is too long");
+    } else if (stat(target, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "is not a file and will not be replaced");
+    }
+    return QUIRE_OK;
+}
+
+quire_status qr_chat_session_save(const qr_chat_session *session, const char *model, const char *path, quire_error *error) {
+    char target[PATH_MAX];
+    quire_status status = save_target(path, target, error);
+    if (status != QUIRE_OK) return status;
+    json_t *document = json_pack("{s:i, s:s, s:O}", "quire_chat", 1, "model", model, "messages", session->messages);
+    bool ok = document && write_over(target, document);
+    int reason = document ? errno : ENOMEM;
     json_decref(document);
     if (ok) return QUIRE_OK;
-    unlink(beside);
     return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "cannot be written: %s", strerror(reason));
 }
 

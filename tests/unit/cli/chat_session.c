@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,6 +54,30 @@ Test(cli_chat_session, a_saved_conversation_loads_equal_and_is_private) {
     qr_chat_session_deinit(&session);
     qr_chat_session_deinit(&loaded);
     unlink(path);
+}
+
+Test(cli_chat_session, a_save_follows_links_and_replaces_nothing_but_files) {
+    qr_chat_session session = talk();
+    quire_error error = {0};
+    char folder[] = "/tmp/quire-session-XXXXXX", fifo[64], file[64], link[64];
+    struct stat info;
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    cr_expect_eq(qr_chat_session_save(&session, "m", fifo, &error), QUIRE_IO);
+    cr_expect_eq(qr_chat_session_save(&session, "m", folder, &error), QUIRE_IO);
+    cr_expect(lstat(fifo, &info) == 0 && S_ISFIFO(info.st_mode), "what is no file stays as it is");
+    cr_assert_eq(qr_chat_session_save(&session, "m", file, &error), QUIRE_OK);
+    cr_assert_eq(symlink(file, link), 0);
+    cr_assert_eq(truncate(file, 0), 0);
+    cr_assert_eq(qr_chat_session_save(&session, "m", link, &error), QUIRE_OK, "%s", error.text);
+    cr_expect(lstat(link, &info) == 0 && S_ISLNK(info.st_mode), "the link stays");
+    cr_expect(stat(file, &info) == 0 && info.st_size > 0, "its file is written");
+    unlink(fifo), unlink(file), unlink(link);
+    cr_expect_eq(rmdir(folder), 0, "nothing is left beside them");
+    qr_chat_session_deinit(&session);
 }
 
 Test(cli_chat_session, a_broken_file_leaves_the_session_as_it_was) {
