@@ -48,7 +48,7 @@ if(QUIRE_CUDA)
 endif()
 
 # Flags that every .cu file of the project is compiled with. Multiply-adds are fused only where the source says so, as in C
-# (docs/NUMERICS.md); nothing is approximated or flushed to zero unless a primitive asks for it by name.
+# (docs/NUMERICS.md); nothing is approximated or flushed to zero unless a primitive asks for it by name. Spills are scripts/cuda_gates' matter.
 function(qr_cuda_compile target)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
     CUDA_VISIBILITY_PRESET hidden CUDA_RUNTIME_LIBRARY Static)
@@ -58,7 +58,6 @@ function(qr_cuda_compile target)
   endif()
   target_compile_options(${target} PRIVATE ${warnings}
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>
-    $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 endfunction()
