@@ -7,7 +7,8 @@ import time
 
 import pytest
 from ask import cached, chat, complete, content, proof, user
-from served import Daemon, daemon_fixture, post  # noqa: F401
+from served import daemon_fixture, post  # noqa: F401
+from serving import serve_fixture, serving  # noqa: F401
 
 
 def ids(count, first=1000):
@@ -75,10 +76,8 @@ def test_r03_namespaces_and_fifty_prompts(daemon):
 @pytest.fixture(scope="module", name="patient")
 def patient_fixture():
     """A daemon whose steps are short, so that a long prompt takes several."""
-    d = Daemon("--context", "2048", "--kv-blocks", "512", "--step-ms", "20", "--threads", "1")
-    yield d
-    d.wait_idle()
-    d.stop()
+    with serving("--context", "2048", "--kv-blocks", "512", "--step-ms", "20", "--threads", "1") as d:
+        yield d
 
 
 def test_r04_a_client_leaves_during_its_prefill(patient):
@@ -97,8 +96,8 @@ def test_r04_a_client_leaves_during_its_prefill(patient):
     assert proof(again) == expected
 
 
-def test_r05_evicted_while_queued():
-    d = Daemon("--context", "512", "--kv-blocks", "32", "--max-sequences", "1", "--policy", "lru")
+def test_r05_evicted_while_queued(serve):
+    d = serve("--context", "512", "--kv-blocks", "32", "--max-sequences", "1", "--policy", "lru")
     prompt = ids(200)
     expected = proof(complete(d, prompt))
     replies = {}
@@ -116,8 +115,6 @@ def test_r05_evicted_while_queued():
     queued.join()
     assert cached(replies["queued"]) < 199, "its prefix was evicted by the one before it"
     assert proof(replies["queued"]) == expected
-    d.wait_idle()
-    d.stop()
 
 
 def test_r07_mixed_endings_leave_no_used_block(daemon):
@@ -148,10 +145,8 @@ def test_r07_mixed_endings_leave_no_used_block(daemon):
 
 @pytest.fixture(scope="module", name="small_pool")
 def small_pool_fixture():
-    d = Daemon("--context", "4096", "--kv-blocks", "64")
-    yield d
-    d.wait_idle()
-    d.stop()
+    with serving("--context", "4096", "--kv-blocks", "64") as d:
+        yield d
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ import time
 
 import pytest
 from ask import complete, events, user
-from served import Daemon, daemon_fixture, post  # noqa: F401
+from served import daemon_fixture, post  # noqa: F401
+from serving import serve_fixture  # noqa: F401
 
 
 def resident(d):
@@ -110,8 +111,8 @@ def leave(d, i):
     s.close()
 
 
-def test_r27_two_hundred_clients_leave():
-    d = Daemon("--context", "1024", "--kv-blocks", "128", "--max-sequences", "4", "--max-waiting", "300")
+def test_r27_two_hundred_clients_leave(serve):
+    d = serve("--context", "1024", "--kv-blocks", "128", "--max-sequences", "4", "--max-waiting", "300")
     for i in range(3):  # every page of the pool has been touched
         complete(d, list(range(20000 + 1000 * i, 20900 + 1000 * i)), max_tokens=1)
     for i in range(20):
@@ -133,7 +134,6 @@ def test_r27_two_hundred_clients_leave():
     assert resident(d) - before < 16 << 20
     assert d.metric("quire_prompt_tokens_total") - started <= 160 * 400, "those still queued never start"
     assert complete(d, "a", max_tokens=1)["usage"]["completion_tokens"] == 1
-    d.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 """R20, R37, R39 and R40: models that misbehave, metrics that add up, plans that are true."""
 
 import json
-import os
 import re
 import subprocess
 import threading
 import time
 
 import pytest
-from ask import cached, complete, events, user
+from ask import complete, events
 from models import models_fixture  # noqa: F401
-from served import BIN, MODEL, Daemon, daemon_fixture, post  # noqa: F401
+from served import BIN, MODEL, post
+from serving import serve_fixture, serving  # noqa: F401
 
 
 def plan(*arguments):
@@ -26,9 +26,9 @@ def plan_json(*arguments):
 # ---- R20 ----
 
 
-def test_r20_unusable_logits_end_one_request(models, tmp_path):
+def test_r20_unusable_logits_end_one_request(serve, models):
     """The letter Z spoils the logits of whatever comes after it."""
-    d = Daemon("--kv-blocks", "256", model=models("spoiled"), folder=str(tmp_path))
+    d = serve("--kv-blocks", "256", model=models("spoiled"))
     good = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True}
     expected = complete(d, **good)["choices"]
     replies = []
@@ -43,8 +43,6 @@ def test_r20_unusable_logits_end_one_request(models, tmp_path):
         body = b"".join(r.iter_bytes())
     assert r.status_code == 500 or body.count(b'data: {"error"') == 1
     assert complete(d, **good)["choices"] == expected
-    d.wait_idle()
-    d.stop()
 
 
 # ---- R37 ----
@@ -68,7 +66,8 @@ def test_r37_every_truncation_ends_the_command(models, tmp_path):
 
 # ---- R39 ----
 
-SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*",?)+\})? (-?[0-9.e+-]+|[+-]Inf|NaN)$')
+LABELS = r'\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*",?)+\}'
+SAMPLE = re.compile(rf"^([a-zA-Z_:][a-zA-Z0-9_:]*)({LABELS})? (-?[0-9.e+-]+|[+-]Inf|NaN)$")
 
 
 def parse_metrics(text):
@@ -122,8 +121,8 @@ def monotonic(types, before, after):
             assert after[key] >= value, key
 
 
-def test_r39_metrics_agree_with_replies():
-    d = Daemon("--context", "1024", "--kv-blocks", "64", "--metrics-compat", "vllm")
+def test_r39_metrics_agree_with_replies(serve):
+    d = serve("--context", "1024", "--kv-blocks", "64", "--metrics-compat", "vllm")
     types, last = metrics(d)
     total = check_possible(types, last)
     sent = hits = generated = 0
@@ -143,8 +142,8 @@ def test_r39_metrics_agree_with_replies():
             assert d.http.post("/v1/completions", json={"prompt": prompt * 30}).status_code == 400
             usage = None
         elif kind == 1:
-            usage = events(d, "/v1/completions", {"prompt": prompt, "max_tokens": 3, "stream_options": {"include_usage": True}})[-1]
-            usage = usage["usage"]
+            body = {"prompt": prompt, "max_tokens": 3, "stream_options": {"include_usage": True}}
+            usage = events(d, "/v1/completions", body)[-1]["usage"]
         else:
             usage = complete(d, prompt, max_tokens=5)["usage"]
         d.wait_idle()
@@ -170,16 +169,14 @@ def test_r39_metrics_agree_with_replies():
     assert last['quire_requests_finished_total{reason="cancelled"}'] > 0
     assert last["quire_requests_total"] == sum(v for k, v in last.items() if k.startswith("quire_requests_finished_total"))
     assert last["vllm:prompt_tokens_total"] == last["quire_prompt_tokens_total"]
-    d.stop()
 
 
-def test_r39_paused_requests_too():
+def test_r39_paused_requests_too(serve):
     """More than the pool holds: some are paused and resumed; afterwards nothing is left."""
-    d = Daemon("--context", "1024", "--kv-blocks", "64")
-    threads = [
-        threading.Thread(target=complete, args=(d, list(range(1000 * i, 1000 * i + 100))), kwargs={"max_tokens": 250, "ignore_eos": True})
-        for i in range(1, 5)
-    ]
+    d = serve("--context", "1024", "--kv-blocks", "64")
+    long = {"max_tokens": 250, "ignore_eos": True}
+    prompts = [list(range(1000 * i, 1000 * i + 100)) for i in range(1, 5)]
+    threads = [threading.Thread(target=complete, args=(d, prompt), kwargs=long) for prompt in prompts]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -190,16 +187,14 @@ def test_r39_paused_requests_too():
     assert values["quire_preemptions_total"] > 0 and values["quire_requests_paused"] == 0
     assert values['quire_kv_blocks{state="used"}'] == 0
     assert values['quire_prefix_cache_hit_tokens_total{tier="device"}'] <= values["quire_prefix_cache_lookup_tokens_total"]
-    d.stop()
 
 
-def test_r39_odd_model_names(models, tmp_path):
-    d = Daemon("--kv-blocks", "64", model=models("odd_name"), folder=str(tmp_path))
+def test_r39_odd_model_names(serve, models):
+    d = serve("--kv-blocks", "64", model=models("odd_name"))
     _, values = metrics(d)
     (info,) = [key for key in values if key.startswith("quire_build_info")]
     assert r'model="a \"quoted\" \\ name' in info and "\ufffd" in info
     assert d.http.get("/v1/models").json()["data"][0]["id"]
-    d.stop()
 
 
 # ---- R40 ----
@@ -251,12 +246,8 @@ def test_r40_sums_are_64_bit(models):
 
 
 def serve_ledger(*flags):
-    d = Daemon(*flags)
-    ledger = d.kv()
-    with open(f"/proc/{d.process.pid}/status", encoding="ascii") as file:
-        virtual = int(re.search(r"VmSize:\s+(\d+) kB", file.read()).group(1)) * 1024
-    d.stop()
-    return ledger, virtual
+    with serving(*flags) as d, open(f"/proc/{d.process.pid}/status", encoding="ascii") as file:
+        return d.kv(), int(re.search(r"VmSize:\s+(\d+) kB", file.read()).group(1)) * 1024
 
 
 def test_r40_the_plan_is_what_serve_takes():

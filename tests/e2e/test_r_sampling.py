@@ -90,7 +90,8 @@ def test_r21_nor_when_another_penalty_looks_at_it(daemon):
     mine, score = next((token, logprob) for token, logprob in top if token in sent)
     rival = max(logprob for token, logprob in top if token not in sent)
     bias = {"logit_bias": {str(mine): rival - score + 1}}
-    for more in ({}, {"presence_penalty": 2.0}, {"frequency_penalty": 2.0}, {"presence_penalty": 2.0, "repetition_penalty": 1.001}):
+    presence, frequency = {"presence_penalty": 2.0}, {"frequency_penalty": 2.0}
+    for more in ({}, presence, frequency, {**presence, "repetition_penalty": 1.001}):
         assert complete(daemon, prompt, max_tokens=1, **bias, **more)["choices"][0]["token_ids"] == [mine], more
     assert complete(daemon, prompt, max_tokens=1, repetition_penalty=2.0, **bias)["choices"][0]["token_ids"] != [mine]
 

@@ -9,7 +9,8 @@ import time
 import pytest
 from ask import chat, complete, content, deltas, events, finish, user
 from models import models_fixture  # noqa: F401
-from served import MODEL, Daemon, daemon_fixture  # noqa: F401
+from served import MODEL, daemon_fixture  # noqa: F401
+from serving import serve_fixture  # noqa: F401
 
 UNICODE = "caf\u00e9 na\u00efve \U0001f642 \U0001f468\u200d\U0001f469\u200d\U0001f467 \u6f22\u5b57 \u4f60\u597d \u00fcber\n"
 
@@ -255,10 +256,9 @@ def test_r36_what_the_template_makes_of_odd_conversations(daemon):
     assert daemon.http.post("/v1/chat/completions", json={"messages": [{"role": "wizard", "content": "x"}]}).status_code == 400
 
 
-def test_r36_a_template_that_cannot_be_run(models, tmp_path):
-    d = Daemon("--kv-blocks", "64", model=models("odd_template"), folder=str(tmp_path))
+def test_r36_a_template_that_cannot_be_run(serve, models):
+    d = serve("--kv-blocks", "64", model=models("odd_template"))
     assert "no chat" in d.output(), "told at load"
     r = d.http.post("/v1/chat/completions", json={"messages": user("x")})
     assert r.status_code == 400 and "line 1: import" in r.json()["error"]["message"]
     assert complete(d, "x", max_tokens=2)["usage"]["completion_tokens"] == 2
-    d.stop()

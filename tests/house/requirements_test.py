@@ -10,7 +10,8 @@ TREE = {
     "tests/unit/kv/k.c": "Test(kv_k, R01_holds) {\n}\nTest(kv_k, other) {\n}\n",
     "tests/e2e/test_x.py": "def test_r02_y(daemon):\n    pass\n",
     "tests/base.cmake": "qr_plain_test(stress mailbox ROOMS qr_base)\n",
-    "tests/tokenizer.cmake": "foreach(name IN ITEMS gpt-2 qwen2)\n  add_test(NAME golden.t_${name} COMMAND t)\nendforeach()\n",
+    "tests/tokenizer.cmake":
+        "foreach(name IN ITEMS gpt-2 qwen2)\n  add_test(NAME golden.t_${name} COMMAND t)\nendforeach()\n",
     "tests/fuzz/f/fuzz.cmake": "qr_fuzz(gguf ROOMS qr_model)\n",
 }
 GOOD = {1: "`unit.kv: kv_k/R01_holds`,\n  `stress.mailbox`", 2: "`e2e/test_x.py::test_r02_y`", 3: "`fuzz.gguf`, `golden.t_qwen2`"}
@@ -38,7 +39,8 @@ CASES = [
     ("no such ctest", document({5: "`golden.t_gpt-4`"}), "golden.t_gpt-4 does not exist"),
     ("one of two", document({5: "`unit.kv: kv_k/other`, `unit.kv: kv_k/gone`"}), "kv_k/gone does not exist"),
     ("no name at all", document({5: "`the tests`"}), "the tests is no name of a test"),
-    ("a numbered test elsewhere", document({1: "`stress.mailbox`", 2: "`unit.kv: kv_k/R01_holds`"}), "R01: unit.kv: kv_k/R01_holds"),
+    ("a numbered test elsewhere", document({1: "`stress.mailbox`", 2: "`unit.kv: kv_k/R01_holds`"}),
+     "R01: unit.kv: kv_k/R01_holds is not named there"),
     ("a numbered pytest elsewhere", document({2: "`stress.mailbox`"}), "R02: e2e/test_x.py::test_r02_y is not named there"),
     ("a requirement is missing", document({}, 39), "R01 to R40 in order"),
     ("a requirement without checks", document({}).replace("- A check of it.\n  Held by: `fuzz.gguf`, `golden.t_qwen2`.\n", ""),
