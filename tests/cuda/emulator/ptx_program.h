@@ -109,6 +109,9 @@ typedef std::map<std::string, std::unique_ptr<ptx_kernel>> ptx_program;
 // Adds the kernels of a PTX file. Ends the process where the file is malformed.
 void ptx_parse_file(const char *path, ptx_program &program);
 
+// The whole life of the running emulated thread; parameters are laid out as the kernel's declaration says.
+void ptx_run_thread(const ptx_kernel &kernel, const unsigned char *parameters);
+
 // One thread of one kernel.
 struct ptx_exec {
     const ptx_kernel &kernel;

@@ -62,7 +62,7 @@ static void set_specials(uint64_t *r) {
     r[PTX_LANEID] = emu_current->lane, r[PTX_WARPID] = emu_current->warp;
 }
 
-static void run_thread(const ptx_kernel &kernel, const unsigned char *parameters) {
+void ptx_run_thread(const ptx_kernel &kernel, const unsigned char *parameters) {
     std::vector<uint64_t> registers = kernel.registers;
     set_specials(registers.data());
     ptx_exec e = {kernel, registers.data(), parameters, 0, false};
@@ -81,7 +81,7 @@ static std::function<void()> body_of(const void *function, const emu_parameters 
     const ptx_kernel &kernel = *found->second;
     if (parameters.size() < kernel.parameter_bytes)
         emu_fail(symbol.dli_sname, 0, "%zu bytes of parameters, the PTX has %zu", parameters.size(), kernel.parameter_bytes);
-    return [&kernel, parameters] { run_thread(kernel, parameters.data()); };
+    return [&kernel, parameters] { ptx_run_thread(kernel, parameters.data()); };
 }
 
 // Before main, like the options: a test program does not know that it runs PTX.
