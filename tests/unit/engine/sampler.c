@@ -160,6 +160,7 @@ Test(engine_sampler, unusable_logits_are_refused_and_infinite_ones_win) {
             for (int row = 0; row < 6; row++) {
                 qr_step_sample sample = sample_of(&p, 1, i);
                 qr_sample_result result;
+                sample.top_logprobs = (int32_t)(i % 3) - 1; /* without scores as with them */
                 qr_sampler_run(s, rows[row], &sample, QR_TOKEN_SAMPLED, &result);
                 cr_assert_eq(result.status, row < 2 ? QUIRE_BAD_LOGITS : QUIRE_OK);
                 if (row >= 2) {
@@ -199,6 +200,10 @@ Test(engine_sampler, penalties_count_what_they_say) {
     p.repetition_penalty = 1.3f;
     sample.generated_count = 0;
     cr_assert_eq(run(s, logits, &sample), 1, "3 / 1.3 < 2.5: the prompt repeats");
+    p.repetition_penalty = 1.001f;
+    p.presence_penalty = 2;
+    p.frequency_penalty = 2;
+    cr_assert_eq(run(s, logits, &sample), 0, "also when repetition looks at the prompt, presence and frequency do not");
     qr_sampler_destroy(s);
 }
 
