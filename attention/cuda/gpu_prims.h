@@ -13,7 +13,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #define GPU_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
-#define GPU_LAUNCH(kernel, grid, block, shared, stream, ...)                                                                   \
+#define GPU_LAUNCH(kernel, grid, block, shared, stream, ...) \
     (kernel<<<grid, block, shared, stream>>>(__VA_ARGS__), cudaPeekAtLastError())
 #define GPU_PRIM static __device__ __forceinline__
 #define GPU_SITE

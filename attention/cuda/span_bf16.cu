@@ -1,0 +1,5 @@
+/* The span kernels of KV type bf16: a file of its own, so that compilers work side by side. */
+#include "attention/cuda/launch_internal.h"
+#include "attention/cuda/span_kernel.cuh"
+
+QR_SPAN_KERNELS(QUIRE_KV_BF16, bf16)

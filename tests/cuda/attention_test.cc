@@ -1,0 +1,101 @@
+/*
+ * The span kernel, wide and narrow, and the fold against a double-precision reference, over the supported-shape list.
+ *
+ * --quick: one head dimension and one block size for each KV type. Prints the worst relative L2 error of a row by KV type.
+ */
+#include <cstdio>
+#include <cstring>
+
+#include "tests/cuda/attention_world.h"
+
+static int failed;
+static double worst[QUIRE_KV_TYPE_COUNT];
+
+static void expect_near(world &w, const char *what, const std::vector<world_sequence> &sequences,
+                        const std::vector<world_row> &rows, const world_run &run = {}) {
+    world_result result = world_step(w, sequences, rows, run);
+    double error = world_error(w, sequences, rows, result.out);
+    if (!(error <= worst[w.shape.kv_type])) worst[w.shape.kv_type] = error;
+    if (error <= world_error_bound(w.shape.kv_type)) return;
+    failed++;
+    printf("%s %s head_dim %u heads %u/%u block %u: relative error %.2e\n", what, world_type_name(w.shape.kv_type),
+           w.shape.head_dim, w.shape.head_count, w.shape.kv_head_count, w.shape.block_tokens, error);
+}
+
+static std::vector<world_row> chunk(uint32_t sequence, uint32_t begin, uint32_t end, uint32_t window = 0) {
+    std::vector<world_row> rows;
+    for (uint32_t p = begin; p < end; p++) rows.push_back({sequence, p, window && p >= window ? p - window + 1 : 0});
+    return rows;
+}
+
+static void decode(const qr_cuda_shape &shape) {
+    world w(shape, 200);
+    auto free_blocks = world_free_blocks(w, 1);
+    std::vector<world_sequence> sequences;
+    std::vector<world_row> rows;
+    for (uint32_t length : {1u, 77u, 300u, 16u, 257u}) {
+        rows.push_back({(uint32_t)sequences.size(), length - 1, 0});
+        sequences.push_back(world_add(w, free_blocks, length, length));
+    }
+    expect_near(w, "decode", sequences, rows);
+}
+
+static void prefill(const qr_cuda_shape &shape) {
+    world w(shape, 200);
+    auto free_blocks = world_free_blocks(w, 2);
+    std::vector<world_sequence> sequences = {world_add(w, free_blocks, 290, 5), world_add(w, free_blocks, 30, 6)};
+    std::vector<world_row> rows = chunk(0, 250, 290), more = chunk(1, 0, 30);
+    rows.insert(rows.end(), more.begin(), more.end());
+    expect_near(w, "prefill", sequences, rows, {.cells_max = (uint32_t)rows.size()});
+}
+
+static void window(const qr_cuda_shape &shape) {
+    world w(shape, 200);
+    auto free_blocks = world_free_blocks(w, 3);
+    std::vector<world_sequence> sequences = {world_add(w, free_blocks, 600, 7), world_add(w, free_blocks, 400, 8)};
+    for (uint32_t t = 0; t < 500; t++) w.poison_token(sequences[0].ids[t / shape.block_tokens], t % shape.block_tokens);
+    std::vector<world_row> rows = {{0, 599, 500}}, more = chunk(1, 320, 340, 51);
+    rows.insert(rows.end(), more.begin(), more.end());
+    expect_near(w, "window", sequences, rows);
+}
+
+static void shared_prefix(const qr_cuda_shape &shape) {
+    world w(shape, 200);
+    auto free_blocks = world_free_blocks(w, 4);
+    std::vector<world_sequence> sequences = {world_add(w, free_blocks, 280, 9)};
+    std::vector<world_row> rows = {{0, 279, 0}};
+    for (uint32_t i = 1; i < 7; i++) {
+        sequences.push_back(world_add(w, free_blocks, 260 + i, 20 + i, 256, 9, &sequences[0]));
+        rows.push_back({i, 259 + i, 0});
+    }
+    expect_near(w, "shared", sequences, rows);
+}
+
+static void all(const qr_cuda_shape &shape) { decode(shape), prefill(shape), window(shape), shared_prefix(shape); }
+
+int main(int argc, char **argv) {
+    bool quick = argc > 1 && !strcmp(argv[1], "--quick");
+    static const struct { uint32_t heads, kv_heads; } heads[] = {{4, 1}, {2, 2}, {6, 2}, {20, 1}};
+    static const uint32_t block_tokens[] = {
+#define VALUE(x) x,
+        QR_CUDA_BLOCK_TOKENS(VALUE)
+#undef VALUE
+    };
+    uint32_t turn = 0;
+#define CASES(kv, stem)                                                                                       \
+    for (uint32_t dim : dims) {                                                                               \
+        if (quick && dim != dims[0]) continue;                                                                \
+        turn++;                                                                                               \
+        all({heads[turn % 4].heads, heads[turn % 4].kv_heads, dim, block_tokens[(turn + turn / 4) % 4], kv}); \
+    }
+    static const uint32_t dims[] = {
+#define VALUE(x) x,
+        QR_CUDA_HEAD_DIMS(VALUE)
+#undef VALUE
+    };
+    QR_CUDA_KV_TYPES(CASES)
+#define SHOW(kv, stem) printf(#stem " worst %.2e (bound %.0e)\n", worst[kv], world_error_bound(kv));
+    QR_CUDA_KV_TYPES(SHOW)
+    printf(failed ? "%d FAILED\n" : "passed\n", failed);
+    return failed != 0;
+}
