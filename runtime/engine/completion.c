@@ -1,5 +1,7 @@
 /* What a step's result means: tokens whose KV is now written are committed, draws become tokens, and choices go on, fork or
  * end. A failed step commits nothing and ends the requests that were in it; the others do not notice. */
+#include <string.h>
+
 #include "base/assertion.h"
 #include "runtime/engine/scheduler_internal.h"
 
@@ -73,6 +75,7 @@ static void deliver_score(qr_scheduler *s, qr_choice *c, const qr_sample_result 
 /* ---- the fork of a job with several choices ---- */
 
 static void fork_choice(qr_scheduler *s, const qr_choice *parent, qr_choice *child) {
+    memcpy(child->tokens, parent->tokens, parent->job->request.prompt_count * sizeof *child->tokens);
     child->computed = child->scheduled = child->reserved = parent->computed;
     child->state = QR_CHOICE_RUNNING;
     if (quire_kv_seq_fork(s->kv, parent->seq, &child->seq) == QUIRE_OK) {

@@ -43,7 +43,7 @@ static void choice_init(qr_choice *c, qr_job *job, uint32_t index, quire_token *
     c->state = index == 0 ? QR_CHOICE_QUEUED : QR_CHOICE_EMBRYO;
     c->tokens = tokens;
     c->known = r->prompt_count;
-    copy_bytes(tokens, r->prompt, r->prompt_count * sizeof(quire_token));
+    if (index == 0) copy_bytes(tokens, r->prompt, r->prompt_count * sizeof(quire_token));
 }
 
 qr_job *qr_job_create(const quire_request *request, uint32_t capacity_tokens) {
@@ -53,7 +53,7 @@ qr_job *qr_job_create(const quire_request *request, uint32_t capacity_tokens) {
     uint32_t limit = request->max_tokens < room ? request->max_tokens : room;
     job_layout l;
     if (!job_layout_make(request, limit, &l)) return NULL;
-    qr_job *job = qr_alloc_zero(1, l.total);
+    qr_job *job = calloc(1, l.total); /* pages nobody has written cost nothing: a waiting job pays for one prompt */
     if (!job) return NULL;
     char *base = (char *)job;
     qr_list_init(&job->node);

@@ -40,7 +40,7 @@ typedef struct qr_choice {
     bool stop_wanted;  /* stop_choice came before the fork */
     uint32_t slot;
     quire_seq_id seq;
-    quire_token *tokens; /* [prompt_count + limit] */
+    quire_token *tokens; /* [prompt_count + limit]; an embryo's are empty until the fork */
     uint32_t known, computed, scheduled, pending, in_flight;
     uint32_t reserved;     /* tokens that its sequence has room for; 0 without one */
     uint64_t step_id;      /* the latest step with rows of it */

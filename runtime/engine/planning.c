@@ -59,7 +59,7 @@ static void add_draw(planner *p, qr_choice *c, uint32_t row) {
     sample->digest = r->logits_digest;
     sample->stop_tokens = r->stop_tokens;
     sample->stop_token_count = short_of_minimum ? r->stop_token_count : 0;
-    sample->prompt = c->tokens;
+    sample->prompt = c->job->choices[0].tokens; /* before the fork the others have none */
     sample->prompt_count = r->prompt_count;
     sample->generated = c->tokens + r->prompt_count;
     sample->generated_count = qr_choice_generated(c);
