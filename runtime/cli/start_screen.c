@@ -27,15 +27,23 @@ static void print_model(FILE *file, const quire_model *model) {
     print_text(file, "chat template", line);
 }
 
+/* Pages of the file belong to the kernel's cache and are no part of the sum. */
+static void print_file_pages(FILE *file, const quire_model_info *info) {
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
+    fprintf(file, "  %-14s%s, ", "model file", qr_size_format(info->file_bytes, a));
+    if (info->mapped_bytes)
+        fprintf(file, "%s of its pages stay in use beside the sum\n", qr_size_format(info->mapped_bytes, b));
+    else fputs("its pages given back once read\n", file);
+}
+
 static void print_memory(FILE *file, const quire_model *model, const qr_sizing *sizing) {
     char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
-    uint64_t mapped = quire_model_get_info(model)->mapped_bytes;
-    fprintf(file, "  %-14s%s", "weights", qr_size_format(sizing->weight_bytes, a));
-    if (mapped) fprintf(file, " and %s of file pages", qr_size_format(mapped, b));
-    fprintf(file, "\n  %-14s%s of blocks, %s of bookkeeping\n", "KV memory", qr_size_format(sizing->kv_pool_bytes, a),
+    fprintf(file, "  %-14s%s\n", "weights", qr_size_format(sizing->weight_bytes, a));
+    fprintf(file, "  %-14s%s of blocks, %s of bookkeeping\n", "KV memory", qr_size_format(sizing->kv_pool_bytes, a),
             qr_size_format(sizing->kv_bookkeeping_bytes, b));
     fprintf(file, "  %-14s%s\n", "work space", qr_size_format(sizing->work_bytes, a));
     fprintf(file, "  %-14s%s\n", "sum", qr_size_format(sizing->total_bytes, a));
+    print_file_pages(file, quire_model_get_info(model));
 }
 
 static void print_capacity(FILE *file, const quire_engine_config *config, const qr_sizing *sizing) {

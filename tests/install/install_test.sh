@@ -16,8 +16,8 @@ libdir=$(dirname "$library")
 echo "exports are quire_* only"
 nm -D --defined-only "$library" | awk '$3 !~ /^quire_/ { print "exported:", $3; bad = 1 } END { exit bad }'
 
-# The prefix of this install is not the configured one, so pkg-config is told where the file lies.
-pc() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --define-prefix "$@" quire-kv; }
+# The prefix of this install is not the configured one: the file finds its own place.
+pc() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" quire-kv; }
 consumer=$source/tests/install/consumer
 echo "pkg-config, C and C++, shared"
 $cc -std=c11 -Wall -Wextra -Werror $(pc --cflags) "$consumer/consumer.c" -o "$work/c" $(pc --libs)
