@@ -1,0 +1,10 @@
+# The measuring programs of scripts/gpu-check, tried on the emulated device with tiny shapes: that they run, not how fast.
+qr_emu_program(copy_rates MODES plain asan ROOMS qr_base
+  SOURCES gpu/copy_rates.c ${PROJECT_SOURCE_DIR}/base/cuda/device_cuda.c ${PROJECT_SOURCE_DIR}/base/block_mover.c)
+foreach(mode IN ITEMS plain asan)
+  qr_emu_run(copy_rates ${mode} MODE ${mode} ARGS --smoke)
+endforeach()
+if(QR_CUDA_KERNELS)
+  qr_emu_program(attention_rates MODES plain SOURCES gpu/attention_rates.cu KERNELS ROOMS qr_base)
+  qr_emu_run(attention_rates plain MODE plain ARGS --smoke)
+endif()
