@@ -7,4 +7,10 @@ endforeach()
 if(QR_CUDA_KERNELS)
   qr_emu_program(attention_rates MODES plain SOURCES gpu/attention_rates.cu KERNELS ROOMS qr_base)
   qr_emu_run(attention_rates plain MODE plain ARGS --smoke)
+  add_test(NAME cuda.gpu_check COMMAND ${CMAKE_CURRENT_LIST_DIR}/gpu/check_test.sh ${PROJECT_SOURCE_DIR}
+    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  set_tests_properties(cuda.gpu_check PROPERTIES TIMEOUT 180 LABELS cuda)
 endif()
+add_test(NAME cuda.cost_model COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/cuda_cost_model --check
+  ${PROJECT_SOURCE_DIR}/docs/CUDA.md)
+set_tests_properties(cuda.cost_model PROPERTIES TIMEOUT 30 LABELS "cuda;cuda-quick")

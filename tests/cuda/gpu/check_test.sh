@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# check_test.sh - scripts/gpu-check itself, on the emulated device: that it runs its steps, writes what it promises, notices a
+# failure and a missing GPU. A rehearsal of the script, no evidence about a GPU.
+#
+#   check_test.sh ROOT BIN      BIN holds the emulated programs test_cuda_<name>_plain
+set -u
+ROOT=$1 BIN=$2
+FOLDER=$(mktemp -d)
+trap 'rm -rf "$FOLDER"' EXIT
+FAILED=0
+
+expect() {
+    "${@:2}" && return
+    printf 'not so: %s\n' "$1"
+    FAILED=1
+}
+
+mkdir "$FOLDER/programs"
+for name in attention device copy_rates attention_rates; do ln -s "$BIN/test_cuda_${name}_plain" "$FOLDER/programs/$name"; done
+ln -s "$BIN/test_cuda_prims_plain" "$FOLDER/programs/primitives"
+printf '#!/bin/sh\necho "emulator, 0.0, 1, 1, 1, 1"\n' >"$FOLDER/smi"
+printf '#!/bin/sh\nexit 9\n' >"$FOLDER/no-smi"
+printf '#!/bin/sh\necho broken\nexit 1\n' >"$FOLDER/broken"
+chmod +x "$FOLDER"/smi "$FOLDER"/no-smi "$FOLDER"/broken
+export QUIRE_GPU_SMOKE=1 QUIRE_GPU_PROGRAMS=$FOLDER/programs
+
+run() { QUIRE_NVIDIA_SMI=$FOLDER/$1 "$ROOT/scripts/gpu-check" "$FOLDER/out" >"$FOLDER/printed" 2>&1; }
+valid() { python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$1"; }
+passes() { run smi && [ "$(tail -n 1 "$FOLDER/printed")" = PASSED ]; }
+fails() { ! run smi && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
+skips() {
+    run no-smi
+    [ $? -eq 77 ]
+}
+
+expect "passes on the emulated device" passes
+cat "$FOLDER/printed"
+for file in result.json attention.jsonl copies.jsonl; do expect "$file is JSON lines" valid "$FOLDER/out/$file"; done
+expect "six steps and the verdict" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 7 ]
+expect "no GPU is 77" skips
+ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
+expect "a failing step fails the check" fails
+exit $FAILED
