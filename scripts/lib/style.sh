@@ -1,8 +1,8 @@
 # style.sh - clang-format and clang-tidy over the tree. Sourced; the caller stands in the root of the tree.
 
-# Every C file of the project.
+# Every C, C++ and CUDA file of the project.
 style_sources() { find base blockmgr prefix_cache offload attention runtime include tests bench examples \
-    \( -name '*.c' -o -name '*.h' -o -name '*.inc' \) -not -path '*/build/*' 2>/dev/null | sort; }
+    \( -name '*.c' -o -name '*.h' -o -name '*.inc' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) -not -path '*/build/*' 2>/dev/null | sort; }
 
 style_format() { style_sources | xargs clang-format --dry-run -Werror; }
 

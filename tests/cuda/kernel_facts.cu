@@ -21,8 +21,8 @@ template <int KV, int DIM, bool WIDE> static void print(int shared_bytes_max) {
     using stage = span_stage<KV, DIM, WIDE>;
     const int warps = warps_for<KV, DIM, WIDE>(shared_bytes_max);
     const int scales = span_traits<KV, DIM>::EIGHT_BIT ? 2 * stage::STEP * 4 : 0;
-    printf("qr_span_kernel<%d, %d, %s>\tkv=%d\tdim=%d\twide=%d\twarps=%d\tshared_bytes=%d\tstage_count=%d\tstage_bytes=%d\n", KV,
-           DIM, WIDE ? "true" : "false", KV, DIM, WIDE, warps, span_shared<KV, DIM, WIDE>::bytes(warps), stage::COUNT,
+    printf("qr_span_kernel<%d, %d, %s>\tkv=%d\tdim=%d\twide=%d\twarps=%d\tshared_bytes=%d\tstage_count=%d\tstage_bytes=%d\n",
+           KV, DIM, WIDE ? "true" : "false", KV, DIM, WIDE, warps, span_shared<KV, DIM, WIDE>::bytes(warps), stage::COUNT,
            2 * stage::STEP * span_traits<KV, DIM>::ROW_BYTES + scales);
 }
 
