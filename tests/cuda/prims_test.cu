@@ -15,14 +15,15 @@
 
 #include "attention/cuda/gpu_prims.h"
 
-// clang-format off: it does not settle on this list
-#define RESULTS(X)                                                                                                           \
-    X(f16_pair)                                                                                                              \
-    X(bf16_pair) X(f16_sub) X(exp2) X(rcp) X(int8_even) X(int8_odd) X(e4m3_odd) X(e4m3_even) X(byte_perm) X(shuffle_xor)     \
-        X(shuffle) X(shuffle_down) X(shuffle_up) X(ballot) X(any) X(all) X(copy0) X(copy1) X(copy2) X(copy3) X(group_old)    \
-            X(group_new) X(matrix0) X(matrix1) X(matrix2) X(matrix3) X(transposed0) X(transposed1) X(transposed2)            \
-                X(transposed3) X(mma_f16_0) X(mma_f16_1) X(mma_f16_2) X(mma_f16_3) X(mma_bf16_0) X(mma_bf16_1) X(mma_bf16_2) \
-                    X(mma_bf16_3) X(fma) X(quotient) X(rounded) X(counter) X(largest) X(synced)
+// By hand: clang-format does not settle on this list.
+// clang-format off
+#define RESULTS(X) \
+    X(f16_pair) X(bf16_pair) X(f16_sub) X(exp2) X(rcp) X(int8_even) X(int8_odd) X(e4m3_odd) X(e4m3_even) \
+    X(byte_perm) X(shuffle_xor) X(shuffle) X(shuffle_down) X(shuffle_up) X(ballot) X(any) X(all) X(copy0) \
+    X(copy1) X(copy2) X(copy3) X(group_old) X(group_new) X(matrix0) X(matrix1) X(matrix2) X(matrix3) \
+    X(transposed0) X(transposed1) X(transposed2) X(transposed3) X(mma_f16_0) X(mma_f16_1) X(mma_f16_2) \
+    X(mma_f16_3) X(mma_bf16_0) X(mma_bf16_1) X(mma_bf16_2) X(mma_bf16_3) X(fma) X(quotient) X(rounded) \
+    X(counter) X(largest) X(synced)
 // clang-format on
 enum result {
 #define ENUM(name) R_##name,
