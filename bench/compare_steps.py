@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole steps of ours beside llama.cpp's, interleaved: for each round bench_step, then llama-bench, the same cases.
 
-    bench/compare_steps.py --llama-bench build-of-the-peer/bin/llama-bench [--rounds 3] [--threads 2]
+    bench/compare_steps.py --llama-bench build-of-the-peer/bin/llama-bench [--rounds 3] [--threads 2] [--case "decode at 4096"]
 
 Prints one JSON line per case with both sides' tokens per second by round and the ratio of their medians. llama.cpp runs
 with and without flash attention; its better median counts. Build the peer with bench/peers/build-llama.sh.
@@ -39,7 +39,7 @@ def ours(args, case):
 def peer(args, case, flash):
     prompt, generated, depth = CASES[case]
     out = subprocess.run([args.llama_bench, "-m", args.model, "-t", str(args.threads), "-p", str(prompt), "-n", str(generated),
-                          "-d", str(depth), "-fa", str(flash), "-r", "2", "-o", "json"], check=True, capture_output=True,
+                          "-d", str(depth), "-fa", str(flash), "-r", "1", "-o", "json"], check=True, capture_output=True,
                          text=True).stdout
     return json.loads(out)[0]["avg_ts"]
 
@@ -57,8 +57,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--case", action="append", choices=list(CASES), help="only this one; may be given several times")
     args = parser.parse_args()
-    seen = {case: {"quire": [], "llama.cpp": [], "llama.cpp flash": []} for case in CASES}
+    cases = args.case or list(CASES)
+    seen = {case: {"quire": [], "llama.cpp": [], "llama.cpp flash": []} for case in cases}
     for _ in range(args.rounds):
         for case, sides in seen.items():
             sides["quire"].append(ours(args, case))
