@@ -43,7 +43,7 @@ enum {
 
 static const struct argp_option OPTIONS[] = {
     {0, 0, 0, 0, "Endpoint:", 1},
-    {"socket", 's', "PATH", 0, "Unix socket of the server (default: the daemon's own)", 1},
+    {"socket", 's', "PATH", 0, "Unix socket of the server (default: $QUIRE_SOCKET, else the daemon's own)", 1},
     {"url", 'u', "URL", 0, "Base address, e.g. http://127.0.0.1:8080", 1},
     {"name", OPT_NAME, "NAME", 0, "Name in the report", 1},
     {"pid", OPT_PID, "PID", 0, "Process of the server, when it cannot be found by its socket", 1},
@@ -152,6 +152,8 @@ static pid_t find_pid(const qr_bench_target *target) {
 
 static bool prepare(bench_args *args) {
     quire_error error;
+    const char *named = getenv("QUIRE_SOCKET");
+    if (!args->run.sides[0].target.url && named && *named) set_place(args, 0, NULL, named);
     if (!args->run.sides[0].target.url) {
         if (qr_socket_path_default(args->socket, sizeof args->socket, &error) != QUIRE_OK) {
             fprintf(stderr, "quire bench: %s: %s\n", error.source, error.text);

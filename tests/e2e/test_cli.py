@@ -67,8 +67,11 @@ def test_tokenize():
     assert quire("tokenize", "--model", MODEL, "--ids", "").stdout == "\n"
 
 
-def test_a_bench_of_nobody_says_so(tmp_path):
-    done = quire("bench", "--socket", str(tmp_path / "none"))
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_bench_of_nobody_says_so(by_flag, tmp_path):
+    path = str(tmp_path / "none")
+    done = quire("bench", "--socket", path) if by_flag else quire("bench", env={"QUIRE_SOCKET": path})
+    assert path in done.stderr
     assert done.returncode == 1 and "none of 8 requests was answered" in done.stderr and done.stdout == "", done
 
 
