@@ -2,7 +2,7 @@
 #
 #   qr_room(NAME kv SOURCES kv.c ... HEADERS kv.h ... DEPENDS qr_prefix_cache ...)
 #
-# DEPENDS names the rooms that this one may include (docs/ARCHITECTURE.md; tests/check_layers proves it).
+# DEPENDS names the rooms that this one may include (docs/ARCHITECTURE.md; scripts/check_layers proves it).
 
 set(QUIRE_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wpointer-arith
     -Wwrite-strings -Wimplicit-fallthrough -Wformat=2 -Wno-unused-parameter)
@@ -19,7 +19,7 @@ endif()
 # left to the compiler (docs/NUMERICS.md).
 function(qr_compile target)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE
-    $<$<CONFIG:Debug>:QR_DEBUG=1> $<$<BOOL:${QUIRE_CONSTANT_HASH}>:QR_CONSTANT_HASH=1>)
+    $<$<OR:$<CONFIG:Debug>,$<BOOL:${QUIRE_DEBUG}>>:QR_DEBUG=1> $<$<BOOL:${QUIRE_CONSTANT_HASH}>:QR_CONSTANT_HASH=1>)
   target_compile_options(${target} PRIVATE ${QUIRE_WARNINGS} -ffp-contract=off -fno-math-errno ${QUIRE_SANITIZE_FLAGS})
   target_link_options(${target} PRIVATE ${QUIRE_SANITIZE_FLAGS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
