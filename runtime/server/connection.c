@@ -161,13 +161,28 @@ static bool connection_step(qr_connection *c, const char **data, size_t *size) {
     return step != QR_HTTP_MORE;
 }
 
+/* Answers wait that the client does not read: it gets no further one begun. */
+static bool connection_is_backed_up(const qr_connection *c) {
+    return !c->reading_request && uv_stream_get_write_queue_size(&c->uv.stream) > c->server->config.send_buffer_bytes / 2;
+}
+
+/* Keeps bytes of later requests, and stops reading when they are many or nothing else may begin. */
+static void connection_keep(qr_connection *c, const char *data, size_t size) {
+    qr_bytes_append(&c->in, data, size);
+    if (c->in.failed) return qr_connection_close(c);
+    if (c->in.size < QR_READ_BYTES && c->state == QR_CONN_ANSWERING) return;
+    uv_read_stop(&c->uv.stream);
+    c->read_stopped = true;
+}
+
 /* Feeds bytes as long as requests are wanted; the rest waits in `in`. */
 static void connection_feed(qr_connection *c, const char *data, size_t size) {
+    bool backed_up = false;
     c->feeding = true;
-    while (c->state == QR_CONN_READING && connection_step(c, &data, &size)) {}
+    while (c->state == QR_CONN_READING && !(backed_up = size && connection_is_backed_up(c)) &&
+           connection_step(c, &data, &size)) {}
     c->feeding = false;
-    if (c->state == QR_CONN_ANSWERING && size) qr_bytes_append(&c->in, data, size);
-    if (c->state == QR_CONN_ANSWERING && c->in.failed) qr_connection_close(c);
+    if (size && (backed_up || c->state == QR_CONN_ANSWERING)) connection_keep(c, data, size);
 }
 
 static void connection_ended(qr_connection *c);
@@ -178,8 +193,13 @@ static void connection_resume(qr_connection *c) {
     char *data = qr_bytes_take(&c->in, &size);
     if (size) connection_feed(c, data, size);
     free(data);
-    if (c->state == QR_CONN_READING && c->read_ended) return connection_ended(c);
-    if (c->state == QR_CONN_READING && c->read_stopped) connection_read_start(c);
+    if (c->state != QR_CONN_READING || c->in.size) return;
+    if (c->read_ended) return connection_ended(c);
+    if (c->read_stopped) connection_read_start(c);
+}
+
+void qr_connection_written(qr_connection *c) {
+    if (c->state == QR_CONN_READING && c->in.size && !connection_is_backed_up(c)) connection_resume(c);
 }
 
 void qr_connection_answered(qr_connection *c) {
@@ -217,7 +237,7 @@ static bool connection_peer_gone(const qr_connection *c) {
 static void connection_ended(qr_connection *c) {
     c->read_ended = true;
     if (connection_peer_gone(c)) return qr_connection_close(c);
-    if (c->state == QR_CONN_ANSWERING) return;
+    if (c->state == QR_CONN_ANSWERING || c->in.size) return;
     if (c->state == QR_CONN_READING && c->reading_request)
         return connection_refuse(c, 400, NULL, "the request ended before it was complete");
     if (c->state == QR_CONN_READING && uv_stream_get_write_queue_size(&c->uv.stream)) return connection_linger(c);
@@ -229,16 +249,8 @@ static void connection_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *
     if (count == 0) return;
     if (count == UV_EOF) return connection_ended(c);
     if (count < 0) return qr_connection_close(c);
-    if (c->state == QR_CONN_READING) {
-        connection_feed(c, buffer->base, (size_t)count);
-    } else if (c->state == QR_CONN_ANSWERING) {
-        qr_bytes_append(&c->in, buffer->base, (size_t)count);
-        if (c->in.failed) return qr_connection_close(c);
-    }
-    if (c->state == QR_CONN_ANSWERING && c->in.size >= QR_READ_BYTES) {
-        uv_read_stop(&c->uv.stream);
-        c->read_stopped = true;
-    }
+    if (c->state == QR_CONN_READING) connection_feed(c, buffer->base, (size_t)count);
+    else if (c->state == QR_CONN_ANSWERING) connection_keep(c, buffer->base, (size_t)count);
 }
 
 static void connection_read_start(qr_connection *c) {

@@ -7,9 +7,11 @@
  *                      CLOSED (uv_close; freed when libuv lets go)
  *
  * Bytes of later requests wait in `in` while one is answered. Reading goes on then, to notice a client that leaves; it
- * stops when QR_READ_BYTES wait, and the tick asks the kernel instead. Output is bounded: a stream whose client lets more
- * than send_buffer_bytes wait, or takes nothing for send_timeout_ms, is dropped. What a request makes its stream say at
- * once, however fast the client reads (an echo with scores), does not count: qr_connection_allow.
+ * stops when QR_READ_BYTES wait, and the tick asks the kernel instead. A request is not begun, either, while more than half
+ * of send_buffer_bytes of earlier answers waits: a client that asks and asks without reading costs bounded memory. Output is
+ * bounded: a stream whose client lets more than send_buffer_bytes wait, or takes nothing for send_timeout_ms, is dropped. What
+ * a request makes its stream say at once, however fast the client reads (an echo with scores), does not count:
+ * qr_connection_allow.
  *
  * Thread: the loop.
  */
@@ -84,5 +86,7 @@ void qr_connection_flush_dirty(qr_server *server);
 
 /* The answer is complete: on to the next request, or to the end. */
 void qr_connection_answered(qr_connection *connection);
+/* Bytes have left: on to requests that waited for that. */
+void qr_connection_written(qr_connection *connection);
 
 #endif

@@ -16,7 +16,8 @@ static void write_done(uv_write_t *write, int status) {
     qr_connection *c = write->handle->data;
     free(op->data);
     free(op);
-    if (status < 0 && status != UV_ECANCELED) qr_connection_close(c);
+    if (status == 0) qr_connection_written(c);
+    else if (status != UV_ECANCELED) qr_connection_close(c);
 }
 
 static bool out_is_over(const qr_connection *c) {

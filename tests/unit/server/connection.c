@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,55 @@ Test(server_connection, an_echo_larger_than_the_bound_reaches_a_client_that_read
     cr_assert_gt(strlen(reply), 1000000, "larger than a socket takes at once");
     cr_assert_not_null(strstr(reply, "data: [DONE]"));
     free(reply);
+    fixture_stop(&f);
+}
+
+static size_t count_in(const char *text, size_t size, const char *part) {
+    size_t count = 0, length = strlen(part);
+    for (size_t i = 0; i + length <= size; i++) count += text[i] == part[0] && memcmp(text + i, part, length) == 0;
+    return count;
+}
+
+/* What the socket takes of the rest right now; stops after half a second without progress. */
+static size_t send_what_fits(int fd, const char *data, size_t size) {
+    size_t sent = 0;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    while (sent < size && poll(&ready, 1, 500) > 0) {
+        ssize_t n = send(fd, data + sent, size - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n > 0) sent += (size_t)n;
+    }
+    return sent;
+}
+
+/* Requests behind each other whose answers nobody reads: they wait, unread, and are all answered once somebody does. */
+Test(server_connection, a_client_that_asks_without_reading_is_made_to_wait, .timeout = 60) {
+    enum { COUNT = 40000 };
+    static const char request[] = "GET /health HTTP/1.1\r\nX: 0123456789012345678901234567890123456789\r\n\r\n";
+    fixture f;
+    qr_server_config options = {.send_buffer_bytes = 1 << 16};
+    fixture_start(&f, "ok", NULL, &options);
+    size_t size = (sizeof request - 1) * COUNT, answers = 0, held = 0;
+    char *all = malloc(size), buffer[1 << 16];
+    for (size_t i = 0; i < COUNT; i++) memcpy(all + i * (sizeof request - 1), request, sizeof request - 1);
+    int fd = client_connect(&f);
+    size_t sent = send_what_fits(fd, all, size);
+    cr_assert_lt(sent, size / 2, "the server read %zu of %zu bytes", sent, size);
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (answers < COUNT && poll(&ready, 1, 5000) > 0) {
+        ssize_t n = recv(fd, buffer + held, sizeof buffer - held, 0);
+        if (n <= 0) break;
+        size_t end = held + (size_t)n;
+        answers += count_in(buffer, end, "HTTP/1.1 200");
+        held = end < 11 ? end : 11; /* one byte short of what is counted: a status line that the next piece completes */
+        memmove(buffer, buffer + end - held, held);
+        if (sent < size) {
+            ssize_t more = send(fd, all + sent, size - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (more > 0) sent += (size_t)more;
+        }
+    }
+    cr_assert_eq(answers, COUNT);
+    close(fd);
+    free(all);
     fixture_stop(&f);
 }
 
