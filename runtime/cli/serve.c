@@ -86,6 +86,8 @@ static quire_status daemon_load(daemon_state *d) {
 static void *daemon_loader(void *context) {
     daemon_state *d = context;
     quire_status status = daemon_load(d);
+    if (status != QUIRE_OK)
+        qr_log_error(&d->log, "load_failed", QR_STR("source", d->error.source), QR_STR("text", d->error.text));
     pthread_mutex_lock(&d->gate);
     d->failed = status != QUIRE_OK;
     if (!d->loop_over && !d->failed) qr_server_attach(d->server, d->engine, d->model);
