@@ -19,14 +19,21 @@ static bool keys_add(qr_api_keys *keys, const char *key) {
     return keys->keys[keys->count] != NULL && ++keys->count;
 }
 
+/* Blanks around a key do not count: a header's value has none, so such a key could never be shown. */
+static const char *line_trim(char *line, size_t end) {
+    while (end && strchr(" \t", line[end - 1])) end--;
+    line[end] = 0;
+    return line + strspn(line, " \t");
+}
+
 static quire_status keys_read(FILE *file, const char *path, qr_api_keys *keys, quire_error *error) {
     char line[1024];
     while (fgets(line, sizeof line, file)) {
         size_t end = strcspn(line, "\r\n");
         if (!line[end] && !feof(file))
             return qr_fail(error, QUIRE_FORMAT, path, QR_NO_OFFSET, "a key is longer than 1022 bytes");
-        line[end] = 0;
-        if (line[0] && line[0] != '#' && !keys_add(keys, line))
+        const char *key = line_trim(line, end);
+        if (key[0] && key[0] != '#' && !keys_add(keys, key))
             return qr_fail(error, QUIRE_NO_MEMORY, path, QR_NO_OFFSET, "no memory");
     }
     if (keys->count == 0) return qr_fail(error, QUIRE_FORMAT, path, QR_NO_OFFSET, "the file holds no key");

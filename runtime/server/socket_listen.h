@@ -27,7 +27,7 @@ typedef struct qr_unix_socket {
     char lock_path[108 + 8];
 } qr_unix_socket;
 
-enum { QR_LISTEN_BACKLOG = 511 };
+enum { QR_LISTEN_BACKLOG = 4096 }; /* the kernel lowers it to net.core.somaxconn */
 
 /* Errors: INVALID (path), IO (path and reason). Nothing is left behind on failure. */
 QUIRE_MUST_CHECK quire_status qr_unix_socket_open(const char *path, unsigned mode, qr_unix_socket *socket, quire_error *error);

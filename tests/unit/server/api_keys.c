@@ -33,6 +33,15 @@ Test(server_api_keys, allows_only_whole_keys) {
     cr_assert(qr_api_keys_allow(&keys, NULL), "no key is needed where none is set");
 }
 
+Test(server_api_keys, blanks_around_a_key_do_not_count) {
+    qr_api_keys keys;
+    cr_assert_eq(load("first \t\n  second\n \t \n  # comment\n", 0600, &keys), QUIRE_OK);
+    cr_assert_eq(keys.count, 2);
+    cr_assert(qr_api_keys_allow(&keys, "Bearer first") && qr_api_keys_allow(&keys, "Bearer second"));
+    cr_assert(!qr_api_keys_allow(&keys, "Bearer "));
+    qr_api_keys_deinit(&keys);
+}
+
 Test(server_api_keys, refuses_files_that_cannot_be_meant) {
     qr_api_keys keys;
     quire_error error;
