@@ -1,7 +1,7 @@
 """Many clients behind one system prompt: every answer equals its solo run (law 1), the prompt is computed once.
 
-QUIRE_E2E_CLIENTS and QUIRE_E2E_TURNS set the size: 32 and 8 in the long run, which compares every client with its solo run;
-32 and 2 otherwise, which compares every eighth.
+QUIRE_E2E_CLIENTS and QUIRE_E2E_TURNS set the size: 32 and 8 in `scripts/check`, which compares every client with its
+solo run; 32 and 2 otherwise, which compares every eighth.
 """
 
 import concurrent.futures
