@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "runtime/server/endpoints.h"
 #include "runtime/server/reply.h"
+#include "runtime/server/tcp_origin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,14 @@ static const qr_route *route_find(const char *path, const char *method, qr_http_
 
 /* ---- the head ---- */
 
+/* Before anything else, so that a web page learns nothing. With keys the key decides. */
+static bool router_answers(const qr_connection *c, qr_http_error *error) {
+    const qr_server *server = c->server;
+    if (c->peer.is_unix || server->keys.count) return true;
+    return qr_tcp_origin_check(server->config.listen, qr_http_parser_header(c->parser, "host"),
+                               qr_http_parser_header(c->parser, "origin"), error);
+}
+
 static bool router_allows(const qr_connection *c, const qr_route *route, qr_http_error *error) {
     const qr_server *server = c->server;
     bool key_ok =
@@ -107,6 +116,7 @@ static bool task_target(qr_task *task, const char *path, qr_http_error *error) {
 }
 
 qr_task *qr_router_accept(qr_connection *c, const qr_http_head *head, qr_http_error *error) {
+    if (!router_answers(c, error)) return NULL;
     const char *path = target_path(head->target);
     const qr_route *route = route_find(path, head->method, error);
     if (!route || !router_allows(c, route, error)) return NULL;

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import time
 
+import httpx
 import pytest
 from served import BIN, MODEL, Daemon, post
 
@@ -113,22 +114,45 @@ def edge(tmp_path_factory):
     d.stop()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_tcp_without_keys_answers_no_web_page(tmp_path):
+    port = free_port()
+    d = Daemon(*SMALL, "--listen", f"127.0.0.1:{port}", folder=str(tmp_path))
+    url, own, evil = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}", "http://evil.example"
+    for host in (f"127.0.0.1:{port}", "localhost", f"localhost:{port + 1}", "[::1]"):
+        assert httpx.get(url + "/v1/models", headers={"Host": host}).status_code == 200
+    refused = [{"Host": f"evil.example:{port}"}, {"Origin": evil}, {"Origin": own}, {"Origin": "null"}]
+    for headers in refused:
+        param = next(iter(headers))
+        for method, path in (("GET", "/v1/models"), ("GET", "/health"), ("OPTIONS", "/v1/chat/completions"), ("GET", "/nothing")):
+            r = httpx.request(method, url + path, headers=headers)
+            assert r.status_code == 403 and r.json()["error"]["param"] == param and param in r.json()["error"]["message"]
+        body = {"prompt": "a", "max_tokens": 1}
+        assert httpx.post(url + "/v1/completions", json=body, headers=headers).status_code == 403
+        assert d.http.post("/v1/completions", json=body, headers=headers).status_code == 200
+    assert d.metric("quire_generated_tokens_total") == len(refused)
+    d.stop()
+
+
 def test_tcp_needs_its_key(tmp_path):
     key = tmp_path / "keys"
     key.write_text("# comment\nsecret-key\n")
     key.chmod(0o600)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     d = Daemon(*SMALL, "--listen", f"127.0.0.1:{port}", "--api-key-file", str(key), folder=str(tmp_path))
-    import httpx
-
     url = f"http://127.0.0.1:{port}"
     assert httpx.get(url + "/health").status_code == 200
     assert httpx.get(url + "/v1/models").status_code == 401
     assert httpx.get(url + "/v1/models", headers={"Authorization": "Bearer secret-kez"}).status_code == 401
     with_key = {"Authorization": "Bearer secret-key"}
     assert httpx.get(url + "/v1/models", headers=with_key).status_code == 200
+    from_a_page = {**with_key, "Host": "quire.example", "Origin": "https://quire.example"}
+    assert httpx.get(url + "/v1/models", headers=from_a_page).status_code == 200
     assert httpx.request("DELETE", url + "/v1/kv?all=true", headers=with_key).status_code == 403
     assert "secret-key" not in d.output()
     d.stop()
