@@ -91,7 +91,7 @@ static void *daemon_loader(void *context) {
     pthread_mutex_lock(&d->gate);
     d->failed = status != QUIRE_OK;
     if (!d->loop_over && !d->failed) qr_server_attach(d->server, d->engine, d->model);
-    if (!d->loop_over && d->failed) qr_server_stop(d->server);
+    if (!d->loop_over && d->failed) qr_server_fail(d->server, status);
     pthread_mutex_unlock(&d->gate);
     return NULL;
 }

@@ -68,11 +68,16 @@ static void server_take_engine(qr_server *server) {
                 QR_INT("context_tokens", server->context_tokens), QR_INT("pool_tokens", server->pool_tokens));
 }
 
+static void server_take_stop(qr_server *server) {
+    if (server->result == QUIRE_OK) server->result = (quire_status)atomic_load(&server->failure);
+    qr_drain_begin(server);
+}
+
 static void on_wake(uv_async_t *async) {
     qr_server *server = async->data;
     if (!server->engine) server_take_engine(server);
     if (server->engine) server_take_events(server);
-    if (atomic_load(&server->stop_asked)) qr_drain_begin(server);
+    if (atomic_load(&server->stop_asked)) server_take_stop(server);
 }
 
 static void on_signal(uv_signal_t *signal, int number) {
@@ -236,6 +241,11 @@ void qr_server_wake(void *context) {
 void qr_server_stop(qr_server *server) {
     atomic_store(&server->stop_asked, true);
     uv_async_send(&server->wake);
+}
+
+void qr_server_fail(qr_server *server, quire_status status) {
+    atomic_store(&server->failure, (int)status);
+    qr_server_stop(server);
 }
 
 /* ---- run and end ---- */

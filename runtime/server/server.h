@@ -35,9 +35,12 @@ QUIRE_MUST_CHECK quire_status qr_server_create(const qr_server_config *config, q
 void qr_server_attach(qr_server *server, quire_engine *engine, quire_model *model);
 /* The engine's wake callback; context is the server. */
 void qr_server_wake(void *server);
-/* Runs until drained (SIGTERM, SIGINT or stop). Returns OK after a clean drain, TIMED_OUT when the limit passed. */
+/* Runs until drained (SIGTERM, SIGINT, stop or fail). Returns OK after a clean drain, TIMED_OUT when the limit passed, the
+ * status that fail was given. */
 QUIRE_MUST_CHECK quire_status qr_server_run(qr_server *server);
 /* Any thread: begins the drain. */
 void qr_server_stop(qr_server *server);
+/* The same when the model cannot be loaded; status says why. */
+void qr_server_fail(qr_server *server, quire_status status);
 void qr_server_destroy(qr_server *server);
 #endif

@@ -50,6 +50,7 @@ struct qr_server {
     quire_engine *handover_engine;
     quire_model *handover_model;
     atomic_bool stop_asked;
+    atomic_int failure; /* quire_status, set before stop_asked */
 
     quire_engine *engine; /* NULL while loading */
     quire_model *model;

@@ -54,6 +54,9 @@ def test_a_bad_model_file_is_refused_with_its_path(command, tmp_path):
         extra = ["--socket", str(tmp_path / "s")] if command[0] == "serve" else []
         done = quire(*command, str(path), *extra)
         assert done.returncode == 1 and path.name in done.stderr, (done.returncode, done.stderr)
+        if command[0] == "serve":
+            assert " error load_failed " in done.stderr
+            assert re.search(r" info stopped result=(?!OK)\w+$", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_tokenize():

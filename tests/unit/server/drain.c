@@ -21,6 +21,14 @@ static void end(fixture *f) {
     cr_assert_eq(rmdir(f->folder), 0);
 }
 
+Test(server_drain, a_model_that_cannot_be_loaded_ends_it_with_the_reason) {
+    fixture f;
+    fixture_start_loading(&f, NULL);
+    qr_server_fail(f.server, QUIRE_FORMAT);
+    fixture_stop(&f);
+    cr_assert_eq(f.result, QUIRE_FORMAT);
+}
+
 Test(server_drain, running_replies_finish_and_new_ones_get_503) {
     fixture f;
     fake_script script = {.step_us = 20000};
