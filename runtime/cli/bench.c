@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "runtime/cli/bench_report.h"
+#include "runtime/cli/command_line.h"
 #include "runtime/cli/socket_path.h"
 
 enum { KEY_BYTES_MAX = 512, SESSIONS_MAX = 4096 };
@@ -218,7 +219,7 @@ int qr_command_bench(int argc, char **argv) {
         NULL,
         NULL,
         NULL};
-    if (argp_parse(&parser, argc, argv, 0, NULL, &args) != 0 || !prepare(&args)) return 2;
+    if (qr_command_line_parse(&parser, argc, argv, &args) != 0 || !prepare(&args)) return 2;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return 1;
     quire_error error = {0};
     int code = 0;

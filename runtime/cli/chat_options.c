@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "runtime/cli/command_line.h"
+
 enum { KEY_ASK = 300, KEY_KEY, KEY_SALT, KEY_LOAD, KEY_WAIT, WAIT_SECONDS_MAX = 86400 };
 
 static const struct argp_option chat_options[] = {
@@ -49,6 +51,6 @@ void qr_chat_options_parse(int argc, char **argv, qr_chat_options *options) {
                                      .children = children};
     *options = (qr_chat_options){.socket = getenv("QUIRE_SOCKET"), .wait_seconds = 120};
     qr_sampling_options_init(&options->answer);
-    argp_parse(&argp, argc, argv, 0, NULL, options);
+    qr_command_line_parse(&argp, argc, argv, options);
     if (options->socket && !*options->socket) options->socket = NULL;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "runtime/cli/command_line.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/size_text.h"
 #include "runtime/cli/start_screen.h"
@@ -124,7 +125,7 @@ int qr_command_plan(int argc, char **argv) {
                                "The numbers come from the code that `quire serve` allocates by. Example: quire plan model.gguf "
                                "--memory 80G --context 8192",
                         .children = args.parser.children};
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    qr_command_line_parse(&argp, argc, argv, &args);
     int code = plan_run(&args);
     qr_settings_parser_deinit(&args.parser);
     return code;

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "runtime/cli/command_line.h"
 #include "runtime/cli/input_text.h"
 #include "runtime/cli/run_prompt.h"
 #include "runtime/cli/sampling_options.h"
@@ -251,7 +252,7 @@ int qr_command_run(int argc, char **argv) {
                               .doc = "Answer one prompt (standard input without PROMPT), without a daemon.\v"
                                      "Ctrl-C stops the answer.",
                               .children = children};
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    qr_command_line_parse(&argp, argc, argv, &args);
     int code = qr_settings_resolve(&args.parser, &settings, &error) == QUIRE_OK ? run_all(&args, &settings)
                                                                                 : qr_terminal_fail("run", &error);
     qr_settings_parser_deinit(&args.parser);

@@ -18,6 +18,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/cli/command_line.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/socket_path.h"
 #include "runtime/cli/start_screen.h"
@@ -185,7 +186,7 @@ int qr_command_serve(int argc, char **argv) {
                         .doc = "Serve a model over a Unix socket with the OpenAI API.\v"
                                "SIGTERM drains: running answers finish, new requests get 503. A second signal ends at once.",
                         .children = parser.children};
-    argp_parse(&argp, argc, argv, 0, NULL, &parser);
+    qr_command_line_parse(&argp, argc, argv, &parser);
     daemon_state d = {0};
     int code = serve_settings(&parser, &d) == QUIRE_OK ? daemon_run(&d) : qr_terminal_fail("serve", &d.error);
     qr_settings_parser_deinit(&parser);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "runtime/cli/command_line.h"
 #include "runtime/cli/input_text.h"
 #include "runtime/cli/terminal.h"
 #include "runtime/model/model.h"
@@ -124,6 +125,6 @@ int qr_command_tokenize(int argc, char **argv) {
                               .parser = tokenize_option,
                               .args_doc = "[TEXT]",
                               .doc = "Show the tokens of a text (of standard input without TEXT)."};
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    qr_command_line_parse(&argp, argc, argv, &args);
     return tokenize_run(&args);
 }

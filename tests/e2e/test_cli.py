@@ -19,6 +19,11 @@ def test_help_lists_every_command_and_each_has_its_own():
     for name in COMMANDS:
         own = quire(name, "--help")
         assert own.returncode == 0 and own.stdout.startswith(f"Usage: quire {name} ")
+        assert re.search(r"^  -h  +The same as --help$", own.stdout, re.MULTILINE)
+        short = quire(name, "-h")
+        assert (short.returncode, short.stdout, short.stderr) == (0, own.stdout, "")
+    assert quire("-h").stdout == done.stdout
+    assert quire("chat", "--socket", "-h", "--wait", "x").returncode == 64, "the value of a flag is not a flag"
     assert re.fullmatch(r"quire \d+\.\d+\.\d+\n", quire("--version").stdout)
 
 
