@@ -332,5 +332,7 @@ quire_status qr_device_cuda_info_get(qr_device *device, qr_device_cuda_info *inf
 
 void *qr_device_cuda_stream(qr_device *device, int stream) {
     QR_ASSERT(device->ops == &cuda_ops);
+    cudaError_t code = cudaSetDevice(cuda_of(device)->ordinal);
+    if (code != cudaSuccess) (void)cuda_lose(cuda_of(device), "cudaSetDevice", code);
     return cuda_lane_of(device, stream)->stream;
 }

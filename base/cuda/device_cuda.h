@@ -33,7 +33,8 @@ QUIRE_MUST_CHECK quire_status qr_device_cuda_create(uint32_t ordinal, qr_device 
 
 QUIRE_MUST_CHECK quire_status qr_device_cuda_info_get(qr_device *device, qr_device_cuda_info *info, quire_error *error);
 
-/* The cudaStream_t behind a stream of the seam, for launching kernels between copies. Borrowed. */
+/* The cudaStream_t behind a stream of the seam, for launching kernels between copies. Borrowed. Makes the GPU the calling
+ * thread's current one, which launches need. */
 void *qr_device_cuda_stream(qr_device *device, int stream);
 
 #ifdef __cplusplus
