@@ -81,15 +81,33 @@ GPU_PRIM float rcp_fast(float x) {
 #endif
 }
 
-// The four int8 of x as halves, exactly: bytes 0 and 2 (even), bytes 1 and 3 (odd). A byte b becomes the half
-// 0x6480 ^ b = 1152 + b (as a signed number), from which 1152 is taken.
-GPU_PRIM uint32_t int8_even_to_f16x2(uint32_t x) { return f16x2_sub((x & 0x00ff00ffu) ^ 0x64806480u, 0x64806480u); }
-GPU_PRIM uint32_t int8_odd_to_f16x2(uint32_t x) { return int8_even_to_f16x2(x >> 8); }
+// The four int8 of x as halves, exactly: bytes 0 and 2 (even), bytes 1 and 3 (odd). With its sign bit turned a byte is
+// b + 128, and as the low byte of the half 0x6400 it is 1152 + b, from which 1152 is taken.
+GPU_PRIM uint32_t int8_even_to_f16x2(uint32_t x) {
+    return f16x2_sub(__byte_perm(x ^ 0x80808080u, 0x64646464u, 0x4240), 0x64806480u);
+}
+GPU_PRIM uint32_t int8_odd_to_f16x2(uint32_t x) {
+    return f16x2_sub(__byte_perm(x ^ 0x80808080u, 0x64646464u, 0x4341), 0x64806480u);
+}
 
-// The four e4m3 of x as halves times 2^-8, exactly (NaN codes become finite): sign to the top, the seven bits below it one
-// place down, where they are a half's low exponent bits and high mantissa bits; the exponent biases differ by 8.
+// The four e4m3 of x as halves, exactly, in units of GPU_E4M3_UNIT. From compute capability 8.9 on the hardware converts two
+// neighbouring bytes. Before it (and in the emulator) bits move: the sign to the top, the seven bits below it one place
+// down, where they are a half's low exponent bits and high mantissa bits; the exponent biases differ by 8, and NaN codes
+// become finite.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define GPU_E4M3_UNIT 1.0f
+GPU_PRIM uint32_t e4m3x2_to_f16x2(uint32_t low_bytes) {
+    uint32_t r;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((uint16_t)low_bytes));
+    return r;
+}
+GPU_PRIM uint32_t e4m3_even_to_f16x2(uint32_t x) { return e4m3x2_to_f16x2(__byte_perm(x, 0, 0x3120)); }
+GPU_PRIM uint32_t e4m3_odd_to_f16x2(uint32_t x) { return e4m3x2_to_f16x2(__byte_perm(x, 0, 0x3120) >> 16); }
+#else
+#define GPU_E4M3_UNIT 256.0f
 GPU_PRIM uint32_t e4m3_odd_to_f16x2(uint32_t x) { return (x & 0x80008000u) | ((x >> 1) & 0x3f803f80u); }
 GPU_PRIM uint32_t e4m3_even_to_f16x2(uint32_t x) { return ((x << 8) & 0x80008000u) | ((x << 7) & 0x3f803f80u); }
+#endif
 
 // ---- asynchronous copies ----
 

@@ -158,14 +158,18 @@ __device__ __forceinline__ void span_close(const qr_cuda_attn_params &p, const q
     if (!is_last) rows.clear();
 }
 
+// Two CTAs per multiprocessor leave all the registers that a thread can have: the compiler is to spill nothing.
+constexpr int span_ctas_min(int dim) { return dim <= 128 ? 2 : 1; }
+
 template <int KV, int DIM, bool WIDE>
-__global__ void __launch_bounds__(QR_CUDA_CTA_THREADS) qr_span_kernel(const __grid_constant__ qr_cuda_attn_params p) {
+__global__ void __launch_bounds__(QR_CUDA_CTA_THREADS, span_ctas_min(DIM))
+    qr_span_kernel(const __grid_constant__ qr_cuda_attn_params p) {
     using layout = span_shared<KV, DIM, WIDE>;
     using stage = span_stage<KV, DIM, WIDE>;
     using traits = span_traits<KV, DIM>;
     GPU_DYNAMIC_SHARED(shared);
     const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
-    const uint32_t walker = WIDE ? blockIdx.x : blockIdx.x * warps + warp, walkers = WIDE ? gridDim.x : gridDim.x * warps;
+    const uint32_t walker = WIDE ? blockIdx.x : blockIdx.x * warps + warp;
     unsigned char *ring = shared + (WIDE ? 0 : warp * layout::RING);
     unsigned char *own = shared + (WIDE ? 1 : warps) * layout::RING + warp * (layout::QUERY + layout::FOLD);
     float4 *fold = (float4 *)(own + layout::QUERY) + lane;
@@ -173,18 +177,19 @@ __global__ void __launch_bounds__(QR_CUDA_CTA_THREADS) qr_span_kernel(const __gr
     span_rows<KV, DIM> rows;
     rows.query_shared = (uint4 *)own;
     span_loader<KV, DIM, WIDE> loader;
-    loader.begin(p, ring, walker, walkers);
+    loader.begin(p, ring, walker);
 #pragma unroll
     for (int i = 0; i < stage::COUNT - 1; i++) loader.next(p);
 
     int slot = 0;
-    for (uint32_t place = walker; place < p.item_count * p.kv_head_count; place += walkers) {
+    for (uint32_t place = walker; place < span_work_count(p); place += span_walkers<WIDE>()) {
         const span_work work = span_work_at(p, place);
-        const qr_cuda_item item = p.items[work.item];
+        const qr_cuda_item &item = p.items[work.item];
+        const int limit = item.limit;
         rows.load(p, item, work.kv_head, WIDE ? warp : 0);
         rows.clear();
         bool is_first = true;
-        for (int token = item.first & -stage::STEP; token < item.limit; token += stage::STEP) {
+        for (int token = item.first & -stage::STEP; token < limit; token += stage::STEP) {
             cp_async_wait<stage::COUNT - 2>();
             if (WIDE) __syncthreads(); // everybody's copies have landed, and the stage before this one is free
             else __syncwarp();
@@ -197,8 +202,8 @@ __global__ void __launch_bounds__(QR_CUDA_CTA_THREADS) qr_span_kernel(const __gr
                               (const float *)(at + stage::SCALES) + i, stage::STEP, token + i);
             slot = slot + 1 == stage::COUNT ? 0 : slot + 1;
             const int end = token + stage::STEP;
-            if (end % QR_CUDA_SPAN_TOKENS == 0 || end >= item.limit) {
-                span_close<KV, DIM, WIDE>(p, item, work.kv_head, rows, fold, is_first, end >= item.limit);
+            if (end % QR_CUDA_SPAN_TOKENS == 0 || end >= limit) {
+                span_close<KV, DIM, WIDE>(p, item, work.kv_head, rows, fold, is_first, end >= limit);
                 is_first = false;
             }
         }

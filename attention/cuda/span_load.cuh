@@ -32,28 +32,33 @@ GPU_PRIM span_work span_work_at(const qr_cuda_attn_params &p, uint32_t place) {
     return {item, place - item * p.kv_head_count};
 }
 
+GPU_PRIM uint32_t span_work_count(const qr_cuda_attn_params &p) { return p.item_count * p.kv_head_count; }
+
+// Who walks the list: warps of narrow CTAs, wide CTAs. Both are uniform values that cost no register to keep.
+template <bool WIDE> GPU_PRIM uint32_t span_walkers() { return WIDE ? gridDim.x : gridDim.x * (blockDim.x / 32); }
+
 template <int KV, int DIM, bool WIDE> struct span_loader {
     using traits = span_traits<KV, DIM>;
     using stage = span_stage<KV, DIM, WIDE>;
 
     unsigned char *ring;
-    uint32_t place, place_step, place_count; // in items x KV heads
+    uint32_t place; // in items x KV heads
     uint32_t table;
     int first, limit, token; // of the item; next token to load
     uint32_t id;             // lane i: block i of the span at hand
     qr_cuda_part part;
     int slot;
 
-    __device__ __forceinline__ void begin(const qr_cuda_attn_params &p, unsigned char *to, uint32_t walker, uint32_t walkers) {
+    __device__ __forceinline__ void begin(const qr_cuda_attn_params &p, unsigned char *to, uint32_t walker) {
         ring = to, slot = 0;
         table = id = 0, first = limit = token = 0, part = {};
-        place = walker, place_step = walkers, place_count = p.item_count * p.kv_head_count;
+        place = walker;
         open(p);
     }
 
     // Starts the copies of the next stage; past the end of the list it only keeps the count of groups.
     __device__ __forceinline__ void next(const qr_cuda_attn_params &p) {
-        if (place < place_count) {
+        if (place < span_work_count(p)) {
             copy_rows(p);
             if (traits::EIGHT_BIT) copy_scales(p);
             advance(p);
@@ -63,10 +68,10 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
     }
 
   private:
-    static __device__ __forceinline__ int thread() { return WIDE ? (int)threadIdx.x : (int)threadIdx.x % 32; }
+    static __device__ __forceinline__ uint32_t thread() { return WIDE ? threadIdx.x : threadIdx.x % 32; }
 
     __device__ __forceinline__ void open(const qr_cuda_attn_params &p) {
-        if (place >= place_count) return;
+        if (place >= span_work_count(p)) return;
         span_work work = span_work_at(p, place);
         const qr_cuda_item &item = p.items[work.item];
         table = item.table, first = item.first, limit = item.limit;
@@ -78,7 +83,7 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
     __device__ __forceinline__ void advance(const qr_cuda_attn_params &p) {
         token += stage::STEP;
         if (token >= limit) {
-            place += place_step;
+            place += span_walkers<WIDE>();
             open(p);
         } else if (token % QR_CUDA_SPAN_TOKENS == 0) {
             look_up(p);
@@ -98,36 +103,44 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
         return p.pool + block * p.block_stride;
     }
 
+    // Inside a run of 16 tokens the rows are one piece of memory: a chunk's place in the stage is its place there too.
     __device__ __forceinline__ void copy_rows(const qr_cuda_attn_params &p) {
-        constexpr int CHUNKS = traits::CHUNKS, COUNT = stage::STEP * CHUNKS,
-                      EACH = (COUNT + stage::THREADS - 1) / stage::THREADS;
-        unsigned char *to = ring + slot * stage::BYTES;
-        const int block_mask = (1 << p.block_shift) - 1;
-        const unsigned char *block = stage::GROUPS == 1 ? block_of(p, token) : nullptr;
+        const unsigned char *from[stage::GROUPS];
 #pragma unroll
-        for (int j = 0; j < EACH; j++) {
-            const int chunk = j * stage::THREADS + thread(), row = chunk / CHUNKS, at = token + row;
-            if (stage::GROUPS > 1) block = block_of(p, at);
-            if (COUNT % stage::THREADS == 0 || chunk < COUNT) {
-                uint32_t in_block = (uint32_t)(at & block_mask) * traits::ROW_BYTES + (uint32_t)(chunk % CHUNKS) * 16;
-                int valid = at >= first && at < limit ? 16 : 0;
-                unsigned char *in_stage = to + row * traits::STRIDE + chunk % CHUNKS * 16;
-                cp_async16(in_stage, block + part.key + in_block, valid);
-                cp_async16(in_stage + stage::VALUE, block + part.value + in_block, valid);
+        for (int g = 0; g < stage::GROUPS; g++) {
+            const int at = token + 16 * g, in_block = at & ((1 << p.block_shift) - 1);
+            from[g] = block_of(p, at) + part.key + (in_block - 16 * g) * traits::ROW_BYTES + thread() * 16;
+        }
+        if (token >= first && token + stage::STEP <= limit) copy_chunks<true>(from);
+        else copy_chunks<false>(from);
+    }
+
+    template <bool WHOLE> __device__ __forceinline__ void copy_chunks(const unsigned char *const (&from)[stage::GROUPS]) {
+        constexpr uint32_t CHUNKS = traits::CHUNKS, COUNT = stage::STEP * CHUNKS, THREADS = stage::THREADS;
+        constexpr uint32_t RUN = 16 * CHUNKS; // chunks of one run of 16 tokens
+        unsigned char *to = ring + slot * stage::BYTES;
+        const int value_from_key = (int)(part.value - part.key);
+#pragma unroll
+        for (uint32_t begin = 0; begin < COUNT; begin += THREADS) {
+            const uint32_t chunk = begin + thread(), row = chunk / CHUNKS;
+            const bool second = begin >= RUN || (begin + THREADS > RUN && chunk >= RUN); // known for most chunks
+            const unsigned char *key = from[second ? stage::GROUPS - 1 : 0] + begin * 16;
+            const int at = token + (int)row, valid = WHOLE || (at >= first && at < limit) ? 16 : 0;
+            unsigned char *in_stage = to + row * traits::STRIDE + chunk % CHUNKS * 16;
+            if (begin + THREADS <= COUNT || chunk < COUNT) {
+                cp_async16(in_stage, key, valid);
+                cp_async16(in_stage + stage::VALUE, key + value_from_key, valid);
             }
         }
     }
 
     // 16 bytes are the scales of 4 tokens. Those past the end are zeros; those before the first token may be anything.
     __device__ __forceinline__ void copy_scales(const qr_cuda_attn_params &p) {
-        const int t = thread(), quad = t / 2 % (stage::STEP / 4), at = token + 4 * quad;
-        const unsigned char *block = block_of(p, at);
-        if (t < stage::STEP / 2) {
-            int valid = at + 4 <= first || at >= limit ? 0 : limit - at >= 4 ? 16 : (limit - at) * 4;
-            uint32_t in_block = (uint32_t)(at & ((1 << p.block_shift) - 1)) * 4,
-                     start = t % 2 ? part.value_scale : part.key_scale;
-            unsigned char *to = ring + slot * stage::BYTES + stage::SCALES + t % 2 * stage::STEP * 4 + quad * 16;
-            cp_async16(to, block + start + in_block, valid);
-        }
+        const uint32_t t = thread(), quad = t / 2 % (stage::STEP / 4), is_value = t % 2;
+        const int at = token + 4 * (int)quad, in_block = at & ((1 << p.block_shift) - 1);
+        const unsigned char *from = block_of(p, at) + (is_value ? part.value_scale : part.key_scale) + in_block * 4;
+        const int left = limit - at, valid = at + 4 <= first || left <= 0 ? 0 : left >= 4 ? 16 : left * 4;
+        if (t < stage::STEP / 2)
+            cp_async16(ring + slot * stage::BYTES + stage::SCALES + is_value * stage::STEP * 4 + quad * 16, from, valid);
     }
 };

@@ -116,7 +116,7 @@ template <int KV, int DIM> struct span_rows {
 
     // After the span's last tile: the sums of a row's four lanes; no negative zero, which a hidden tile would lose.
     __device__ __forceinline__ void close() {
-        const float unit = KV == QUIRE_KV_FP8_E4M3 ? 256.0f : 1.0f; // of e4m3_*_to_f16x2
+        const float unit = KV == QUIRE_KV_FP8_E4M3 ? GPU_E4M3_UNIT : 1.0f;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
@@ -196,7 +196,7 @@ template <int KV, int DIM> struct span_rows {
             }
         }
         if constexpr (EIGHT_BIT) {
-            const float unit = KV == QUIRE_KV_FP8_E4M3 ? 256.0f : 1.0f;
+            const float unit = KV == QUIRE_KV_FP8_E4M3 ? GPU_E4M3_UNIT : 1.0f;
 #pragma unroll
             for (int x = 0; x < traits::KEY_TILES; x++) {
                 float2 scale = *(const float2 *)(scales + 8 * x + 2 * t);
@@ -243,13 +243,14 @@ template <int KV, int DIM> struct span_rows {
 
     __device__ __forceinline__ void weigh(uint32_t (&p)[traits::KEY_TILES / 2][4], const float (&s)[traits::KEY_TILES][4],
                                           const float *scales, bool masked, int token) {
-        const int t = (int)threadIdx.x % 4;
         float from[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             from[h] = max[h] == QR_NEGATIVE_INFINITY ? 0.0f : max[h];
             if (EIGHT_BIT) from[h] -= 7.0f;
         }
+        float2 scale[traits::KEY_TILES];
+        if constexpr (EIGHT_BIT) read_scales(scale, scales, masked, token);
 #pragma unroll
         for (int x = 0; x < traits::KEY_TILES; x++) {
             float e[4];
@@ -257,18 +258,25 @@ template <int KV, int DIM> struct span_rows {
             for (int y = 0; y < 4; y++) {
                 e[y] = exp2_fast(s[x][y] - from[y >> 1]);
                 sum[y >> 1] += e[y];
-            }
-            if constexpr (EIGHT_BIT) {
-                float2 scale = *(const float2 *)(scales + 8 * x + 2 * t);
-                if (masked) { // scales that nobody has written may be NaN
-                    int k = token + 8 * x + 2 * t;
-                    if (k < seen_first || k >= seen_limit) scale.x = 0.0f;
-                    if (k + 1 < seen_first || k + 1 >= seen_limit) scale.y = 0.0f;
-                }
-                e[0] *= scale.x, e[1] *= scale.y, e[2] *= scale.x, e[3] *= scale.y;
+                if (EIGHT_BIT) e[y] *= y & 1 ? scale[x].y : scale[x].x;
             }
             p[x / 2][x % 2 * 2] = traits::BF16 ? f32x2_to_bf16x2(e[0], e[1]) : f32x2_to_f16x2(e[0], e[1]);
             p[x / 2][x % 2 * 2 + 1] = traits::BF16 ? f32x2_to_bf16x2(e[2], e[3]) : f32x2_to_f16x2(e[2], e[3]);
+        }
+    }
+
+    // V scales of this lane's tokens. Of those that nobody sees they may be NaN.
+    __device__ __forceinline__ void read_scales(float2 (&scale)[traits::KEY_TILES], const float *scales, bool masked,
+                                                int token) const {
+        const int t = (int)threadIdx.x % 4;
+#pragma unroll
+        for (int x = 0; x < traits::KEY_TILES; x++) scale[x] = *(const float2 *)(scales + 8 * x + 2 * t);
+        if (!masked) return;
+#pragma unroll
+        for (int x = 0; x < traits::KEY_TILES; x++) {
+            const int k = token + 8 * x + 2 * t;
+            if (k < seen_first || k >= seen_limit) scale[x].x = 0.0f;
+            if (k + 1 < seen_first || k + 1 >= seen_limit) scale[x].y = 0.0f;
         }
     }
 
