@@ -53,8 +53,8 @@ static void window(const qr_cuda_shape &shape) {
     world w(shape, 200);
     auto free_blocks = world_free_blocks(w, 3);
     std::vector<world_sequence> sequences = {world_add(w, free_blocks, 600, 7), world_add(w, free_blocks, 400, 8)};
-    for (uint32_t t = 0; t < 500; t++) w.poison_token(sequences[0].ids[t / shape.block_tokens], t % shape.block_tokens);
-    std::vector<world_row> rows = {{0, 599, 500}}, more = chunk(1, 320, 340, 51);
+    for (uint32_t t = 0; t < 502; t++) w.poison_token(sequences[0].ids[t / shape.block_tokens], t % shape.block_tokens);
+    std::vector<world_row> rows = {{0, 599, 502}}, more = chunk(1, 320, 340, 51);
     rows.insert(rows.end(), more.begin(), more.end());
     expect_near(w, "window", sequences, rows);
 }
