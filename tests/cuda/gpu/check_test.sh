@@ -16,7 +16,7 @@ expect() {
 }
 
 mkdir "$FOLDER/programs"
-for name in attention device copy_rates attention_rates; do ln -s "$BIN/test_cuda_${name}_plain" "$FOLDER/programs/$name"; done
+for name in device kv_store attention attention_law copy_rates attention_rates; do ln -s "$BIN/test_cuda_${name}_plain" "$FOLDER/programs/$name"; done
 ln -s "$BIN/test_cuda_prims_plain" "$FOLDER/programs/primitives"
 printf '#!/bin/sh\necho "emulator, 0.0, 1, 1, 1, 1"\n' >"$FOLDER/smi"
 printf '#!/bin/sh\nexit 9\n' >"$FOLDER/no-smi"
@@ -36,7 +36,7 @@ skips() {
 expect "passes on the emulated device" passes
 cat "$FOLDER/printed"
 for file in result.json attention.jsonl copies.jsonl; do expect "$file is JSON lines" valid "$FOLDER/out/$file"; done
-expect "six steps and the verdict" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 7 ]
+expect "the GPU and eight steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 9 ]
 expect "no GPU is 77" skips
 ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
 expect "a failing step fails the check" fails
