@@ -139,21 +139,20 @@ __device__ __forceinline__ void span_close(const qr_cuda_attn_params &p, const q
     if (KEEPS_FOLD && !is_last) {
         span_keep_fold<KV, DIM>(fold, rows);
     } else {
-        span_target target[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) target[h] = span_target_of<KV, DIM>(p, item, kv_head, place + 8 * (uint32_t)h);
         if (!KEEPS_FOLD && !is_first) {
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-                if (target[h].live) span_fold_cell<KV, DIM>(p, rows, h, target[h].cell);
+            for (int h = 0; h < 2; h++) {
+                const span_target target = span_target_of<KV, DIM>(p, item, kv_head, place + 8 * (uint32_t)h);
+                if (target.live) span_fold_cell<KV, DIM>(p, rows, h, target.cell);
+            }
             __syncwarp(); // a cell's state is read by four lanes before one of them replaces it
         }
 #pragma unroll
-        for (int h = 0; h < 2; h++)
-            if (target[h].live) {
-                if (is_last && target[h].direct) span_write_out<KV, DIM>(p, rows, h, target[h].row);
-                else span_write_cell<KV, DIM>(p, rows, h, target[h].cell);
-            }
+        for (int h = 0; h < 2; h++) {
+            const span_target target = span_target_of<KV, DIM>(p, item, kv_head, place + 8 * (uint32_t)h);
+            if (target.live && is_last && target.direct) span_write_out<KV, DIM>(p, rows, h, target.row);
+            else if (target.live) span_write_cell<KV, DIM>(p, rows, h, target.cell);
+        }
     }
     if (!is_last) rows.clear();
 }

@@ -124,7 +124,7 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
         for (uint32_t begin = 0; begin < COUNT; begin += THREADS) {
             const uint32_t chunk = begin + thread(), row = chunk / CHUNKS;
             const bool second = begin >= RUN || (begin + THREADS > RUN && chunk >= RUN); // known for most chunks
-            const unsigned char *key = from[second ? stage::GROUPS - 1 : 0] + begin * 16;
+            const unsigned char *key = (second ? from[stage::GROUPS - 1] : from[0]) + begin * 16;
             const int at = token + (int)row, valid = WHOLE || (at >= first && at < limit) ? 16 : 0;
             unsigned char *in_stage = to + row * traits::STRIDE + chunk % CHUNKS * 16;
             if (begin + THREADS <= COUNT || chunk < COUNT) {
