@@ -1,6 +1,7 @@
 # The attention kernels (attention/cuda): against a double-precision reference, and law 1 bit for bit.
 qr_emu_program(attention SOURCES attention_test.cc attention_world.cc KERNELS ROOMS qr_base)
-qr_emu_program(attention_law SOURCES attention_law_test.cc attention_world.cc KERNELS ROOMS qr_base)
+qr_emu_program(attention_law KERNELS ROOMS qr_base
+  SOURCES attention_law_test.cc attention_world.cc ${PROJECT_SOURCE_DIR}/base/cuda/device_cuda.c)
 foreach(name attention attention_law)
   foreach(mode asan tsan)
     qr_emu_run(${name} ${mode} MODE ${mode} ARGS --quick TIMEOUT 300)

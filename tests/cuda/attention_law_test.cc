@@ -8,11 +8,18 @@
  *
  * --quick: one head dimension for each KV type.
  */
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "tests/cuda/attention_world.h"
+
+extern "C" {
+#include "base/block_mover.h"
+#include "base/cuda/device_cuda.h"
+}
 
 static int failed, compared;
 
@@ -109,8 +116,7 @@ static void company_changes_nothing(law_world &l, uint32_t sequence, const std::
     expect_same(l.w, "one among many", &out[31 * l.row_size()], &bits[(ROWS - 1) * l.row_size()], 1);
 }
 
-// Sequences that share leading blocks by reference (forked at a block), or hold copies of them in other blocks, which is
-// also what a sequence restored from host memory looks like.
+// Sequences that share leading blocks by reference (forked at a block), or hold copies of them in other blocks.
 static void sharing_changes_nothing(law_world &l, uint32_t sequence, const std::vector<uint16_t> &bits) {
     const uint32_t tokens = l.w.shape.block_tokens;
     std::vector<world_row> shared = {l.row(sequence, LENGTH - 1)}, apart = shared;
@@ -144,6 +150,38 @@ static void sharing_changes_nothing(law_world &l, uint32_t sequence, const std::
     expect_same(l.w, "shared blocks, read apart", a.data(), b.data(), shared.size());
 }
 
+// The sequence's blocks go to pinned host memory and come back into other blocks, through the device seam.
+static void move_through_host(law_world &l, const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {
+    std::vector<uint8_t> host(from.size() * l.w.block_stride);
+    qr_device *device = nullptr;
+    qr_device_event saved, loaded;
+    WORLD_CHECK(qr_device_cuda_create(0, &device, nullptr));
+    WORLD_CHECK(device->ops->host_register(device, host.data(), host.size(), nullptr));
+    const qr_block_mover mover = {device, l.w.device_pool, l.w.block_stride, l.w.block_count, {0, 1, 2}};
+    WORLD_CHECK(qr_block_mover_gather_run(&mover, from.data(), (uint32_t)from.size(), host.data(), qr_device_event{0}, &saved));
+    WORLD_CHECK(qr_block_mover_scatter_run(&mover, to.data(), (uint32_t)to.size(), host.data(), saved, &loaded));
+    while (!device->ops->poll(device, loaded)) continue;
+    device->ops->host_unregister(device, host.data());
+    device->ops->destroy(device);
+}
+
+static void restoring_changes_nothing(law_world &l, uint32_t sequence, const std::vector<uint16_t> &bits) {
+    const std::vector<uint32_t> before = l.sequences[sequence].ids;
+    std::vector<uint32_t> after(l.free_blocks.end() - (ptrdiff_t)before.size(), l.free_blocks.end());
+    l.w.upload();
+    move_through_host(l, before, after);
+    const std::vector<uint8_t> lost(l.w.block_stride, 0xff);
+    for (uint32_t block : before)
+        WORLD_CHECK(cudaMemcpy(l.w.device_pool + block * l.w.block_stride, lost.data(), lost.size(), cudaMemcpyHostToDevice));
+    l.sequences[sequence].ids = after;
+    std::vector<uint16_t> out = l.run(l.chunk(sequence, LENGTH - ROWS, LENGTH));
+    expect_same(l.w, "restored from host memory", out.data(), bits.data(), ROWS);
+    out = l.run({l.row(sequence, LENGTH - 1)});
+    expect_same(l.w, "decode of the restored", out.data(), &bits[(ROWS - 1) * l.row_size()], 1);
+    l.sequences[sequence].ids = before;
+    l.w.device_stale = true; // the world's own copy never moved
+}
+
 // A fork writes its own last block after the fork: content past the fork differs, contents before are equal.
 static void law(const qr_cuda_shape &shape, uint32_t window) {
     law_world l(shape, 64 + 16384 / shape.block_tokens, window);
@@ -153,6 +191,7 @@ static void law(const qr_cuda_shape &shape, uint32_t window) {
     chunks_equal_whole(l, sequence, bits);
     launch_changes_nothing(l, sequence, bits);
     sharing_changes_nothing(l, sequence, bits);
+    restoring_changes_nothing(l, sequence, bits);
     if (!window) company_changes_nothing(l, sequence, bits);
 }
 
