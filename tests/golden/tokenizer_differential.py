@@ -20,6 +20,9 @@ try:
     from make_tokenizer_vocabularies import NAMES, load
     from tokenizer_texts import random_text
 except ImportError as missing:
+    python = os.environ.get("QUIRE_PYTHON")  # the one that scripts/check has given the packages
+    if python and python != sys.executable:
+        os.execv(python, [python, *sys.argv])
     print(f"skipped: {missing}")
     sys.exit(77)
 
