@@ -5,7 +5,8 @@
 #include "base/checked.h"
 
 enum {
-    /* Time of a call on one span, in rows: reading K and V costs as much as this many rows (measured, docs/PERF.md). */
+    /* Time of a call on one span, in rows: reading K and V is taken to cost as much as this many rows. An estimate, not
+     * measured: it only shares out the work among threads, bits do not depend on it. */
     READ_ROWS = 12,
     /* A fold item longer than 1 / this of a thread's share is cut into store items. */
     SHARE_PIECES = 8,
