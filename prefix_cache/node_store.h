@@ -23,21 +23,39 @@ typedef uint32_t qr_node_id;
 typedef enum qr_node_state {
     QR_NODE_FREE,     /* in the free list */
     QR_NODE_ROOT,     /* a namespace */
-    QR_NODE_RESIDENT, /* a block of every group stands behind it */
-    QR_NODE_GHOST     /* evicted: remembered for its counts and to tell why a lookup missed */
+    QR_NODE_RESIDENT, /* a block of every group stands behind it; it may have copies in lower tiers too */
+    QR_NODE_STORED,   /* no block, but a copy in a lower tier */
+    QR_NODE_GHOST     /* nothing any more: remembered for its counts and to tell why a lookup missed */
 } qr_node_state;
+
+/* Why a ghost has no bytes. */
+typedef enum qr_ghost_cause {
+    QR_GHOST_EVICTED,
+    QR_GHOST_DAMAGED, /* a stored copy did not prove itself */
+    QR_GHOST_FOREIGN  /* found on disk, written by another model, layout or numerics */
+} qr_ghost_cause;
+
+/* Copies of a node's blocks below the device. */
+typedef struct qr_node_copies {
+    qr_node_id stored_children; /* list of STORED children over left and right */
+    uint32_t host;              /* slot of the host tier, or QR_COPY_NONE */
+    uint32_t record;            /* of the store, or QR_COPY_NONE */
+} qr_node_copies;
+#define QR_COPY_NONE UINT32_MAX
 
 typedef struct qr_node {
     qr_node_id parent;
     qr_node_id children;    /* root of the ordered set of resident children (siblings.h) */
-    qr_node_id left, right; /* resident: place in the parent's ordered set; ghost: list of its namespace's ghosts */
+    qr_node_id left, right; /* resident: place in the parent's ordered set; stored: list of the parent's stored children;
+                               ghost: list of its namespace's ghosts */
     qr_node_id hash_next;
     uint32_t hash;             /* of all labels from the root to here */
-    qr_node_id previous, next; /* ghost: eviction order; free: `next` is the free list */
-    uint32_t leaf_slot;        /* place among the evictable leaves, or QR_NODE_NONE */
+    qr_node_id previous, next; /* ghost: eviction order; resident: list of the unsaved; free: `next` is the free list */
+    uint32_t leaf_slot;        /* place among the evictable leaves of its tier, or QR_NODE_NONE */
     uint32_t lock_count;       /* sequences that use it */
     uint16_t pin_count;
-    uint16_t state;   /* qr_node_state */
+    uint8_t state;    /* qr_node_state */
+    uint8_t cause;    /* qr_ghost_cause of a ghost; resident: QR_NODE_UNSAVED when it is in that list */
     qr_node_id root;  /* its namespace */
     uint32_t depth;   /* blocks up to and including this one */
     float weight;     /* policy: decayed count of touches */
@@ -49,6 +67,7 @@ typedef struct qr_node_store {
     qr_node *nodes;         /* [root_count + node_count] */
     quire_token *labels;    /* [node_count][label_words] */
     quire_block_id *blocks; /* [node_count][group_count] */
+    qr_node_copies *copies; /* [root_count + node_count]; NULL when there are no lower tiers */
     qr_node_id *buckets;    /* [bucket_mask + 1] */
     uint32_t bucket_mask;
     uint32_t root_count;

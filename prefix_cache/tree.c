@@ -185,7 +185,8 @@ static qr_node_id tree_some_leaf(const qr_tree *tree, uint32_t root) {
     return id;
 }
 
-void qr_tree_forget(qr_tree *tree, uint32_t root, qr_tree_release *release, void *owner) {
+void qr_tree_forget(qr_tree *tree, uint32_t root, qr_tree_release *release, qr_tree_release_copies *copies, void *owner) {
+    (void)copies;
     QR_ASSERT(root < tree->store.root_count);
     qr_pins_drop_root(tree, root);
     for (qr_node_id id = tree_some_leaf(tree, root); id != root; id = tree_some_leaf(tree, root)) {

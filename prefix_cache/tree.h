@@ -2,9 +2,12 @@
  *
  *   root of a namespace --label--> node --label--> node ...       one node per block, edges are whole blocks
  *
- * A resident node has a block of every KV group; a ghost has none and is remembered for its counts and to tell "evicted"
- * from "never stored". Resident nodes form whole prefixes: the parent of a resident node is resident or a root, since
- * only leaves are evicted. Edges never split; a match may end with a tail, the leading words of one more block.
+ * One tree over all tiers. A resident node has a block of every KV group; a stored one only a copy in a lower tier (a slot of
+ * host memory, a record on disk, or both: opaque numbers here); a ghost has nothing and is remembered for its counts and to
+ * tell "evicted" from "never stored". Resident nodes form whole prefixes, and below them stored ones do: the parent of a
+ * resident node is resident or a root, that of a stored node resident, stored or a root, since leaves go first. A node that
+ * loses its last copy takes the stored nodes below it along. Edges never split; a match may end with a tail, the leading words
+ * of one more block, in a resident node.
  *
  * The tree never sees the pool: it hands block ids back and its owner frees them. Lookups compare labels (node_store.h).
  *
@@ -22,15 +25,18 @@
 #include "prefix_cache/policy.h"
 
 enum {
+    QR_NODE_UNSAVED = 1,
     QR_TREE_PINS_MAX = 256,
     QR_TREE_GHOSTS_PER_BLOCK = 4 /* with 4 dlfu hits as with counts that never end; 2 loses a tenth, 1 a quarter */
 };
 
 typedef struct qr_tree_config {
-    uint32_t root_count;  /* namespaces */
-    uint32_t block_count; /* resident nodes at most */
-    uint32_t ghost_count; /* nodes kept beyond them */
-    uint32_t label_words; /* tokens per block, or 2 for opaque 64-bit keys */
+    uint32_t root_count;   /* namespaces */
+    uint32_t block_count;  /* resident nodes at most */
+    uint32_t ghost_count;  /* nodes kept beyond them */
+    uint32_t stored_count; /* nodes that are only stored, at most; 0: there are no lower tiers */
+    uint32_t host_count;   /* slots of the host tier */
+    uint32_t label_words;  /* tokens per block, or 2 for opaque 64-bit keys */
     uint32_t group_count;
     quire_kv_policy policy;
     uint64_t seed; /* of eviction sampling */
@@ -45,6 +51,7 @@ typedef struct qr_pin {
 typedef struct qr_tree_root {
     uint32_t resident_count;
     uint32_t ghost_count;
+    uint32_t stored_count;
     qr_node_id ghosts; /* list over left and right */
 } qr_tree_root;
 
@@ -52,13 +59,17 @@ typedef struct qr_tree {
     qr_node_store store;
     qr_policy policy;
     qr_leaves leaves;
-    qr_tree_root *roots; /* [root_count] */
-    qr_pin *pins;        /* [pin_count] of QR_TREE_PINS_MAX */
+    qr_leaves host_leaves; /* stored nodes with a host slot and no child that has one only there */
+    qr_tree_root *roots;   /* [root_count] */
+    qr_pin *pins;          /* [pin_count] of QR_TREE_PINS_MAX */
     uint32_t pin_count;
     uint32_t block_limit;
     uint32_t resident_count;
     uint32_t ghost_count;
+    uint32_t stored_count, stored_limit;
     qr_node_id oldest_ghost, newest_ghost;
+    qr_node_id first_unsaved, last_unsaved; /* resident nodes without a record, oldest first: parents before children */
+    uint32_t unsaved_count;
 } qr_tree;
 
 /* Takes everything from the arena, which may only be counting. The tree must not move afterwards. */
@@ -120,9 +131,55 @@ qr_node_id qr_tree_victim(qr_tree *tree);
 /* Makes a ghost of an evictable leaf. Its blocks are the caller's from now on; read them first. */
 void qr_tree_evict(qr_tree *tree, qr_node_id id);
 
+/* ---- lower tiers ---- */
+
+/* The copies of a resident or stored node; QR_COPY_NONE. */
+static inline uint32_t qr_tree_host(const qr_tree *tree, qr_node_id id) {
+    return tree->store.copies ? tree->store.copies[id].host : QR_COPY_NONE;
+}
+static inline uint32_t qr_tree_record(const qr_tree *tree, qr_node_id id) {
+    return tree->store.copies ? tree->store.copies[id].record : QR_COPY_NONE;
+}
+static inline bool qr_tree_is_stored(const qr_tree *tree, qr_node_id id) {
+    return tree->store.nodes[id].state == QR_NODE_STORED;
+}
+
+/* Follows stored nodes down from `from` (a root, resident or stored node); how many, and the last in *node. */
+uint32_t qr_tree_find_stored(const qr_tree *tree, qr_node_id from, const quire_token *words, uint64_t blocks, qr_node_id *node);
+
+/* Notes or clears a copy of a resident or stored node. A resident node with a record is no longer unsaved. A stored node must
+ * keep one copy: use lose for the last. */
+void qr_tree_set_host(qr_tree *tree, qr_node_id id, uint32_t slot);
+void qr_tree_set_record(qr_tree *tree, qr_node_id id, uint32_t record);
+
+/* Evicts a resident leaf that has a copy, or is about to have one: its blocks are the caller's, the node is stored. False
+ * when stored_limit nodes are: then evict. */
+bool qr_tree_demote(qr_tree *tree, qr_node_id id);
+/* Adds a stored node with this record (an index that came back). A ghost of it comes back with its counts. QR_NODE_NONE when
+ * the limit is reached or the child exists and is no ghost. */
+qr_node_id qr_tree_insert_stored(qr_tree *tree, qr_node_id parent, const quire_token *label, uint32_t record);
+/* Remembers a node that never was here as a ghost, so that a lookup can say why it misses. Only while free nodes abound. */
+void qr_tree_insert_ghost(qr_tree *tree, uint32_t root, const quire_token *labels, uint32_t depth, qr_ghost_cause cause);
+
+/* A node has lost what it had below the device: a stored one becomes a ghost, a resident one is unsaved again (but not listed:
+ * list_unsaved says when). Stored nodes below it go the same way, deepest first; `release` is told the copies of each, the
+ * node's own included, before it goes. */
+typedef void qr_tree_release_copies(void *owner, qr_node_id id, uint32_t host, uint32_t record);
+void qr_tree_lose(qr_tree *tree, qr_node_id id, qr_ghost_cause cause, qr_tree_release_copies *release, void *owner);
+
+/* Resident nodes without a record, oldest first; insert lists them by itself when there are lower tiers. */
+static inline qr_node_id qr_tree_first_unsaved(const qr_tree *tree) { return tree->first_unsaved; }
+static inline qr_node_id qr_tree_next_unsaved(const qr_tree *tree, qr_node_id id) { return tree->store.nodes[id].next; }
+void qr_tree_list_unsaved(qr_tree *tree, qr_node_id id);
+void qr_tree_unlist_unsaved(qr_tree *tree, qr_node_id id);
+
+/* The stored node whose host slot is worth least, among those below which no node needs one; QR_NODE_NONE. */
+qr_node_id qr_tree_host_victim(qr_tree *tree);
+
 /* Forgets a namespace entirely, locked nodes and ghosts included. `release` is told each resident node before it goes. */
 typedef void qr_tree_release(void *owner, const quire_block_id *blocks);
-void qr_tree_forget(qr_tree *tree, uint32_t root, qr_tree_release *release, void *owner);
+/* `copies` (may be NULL) is told the copies of each resident or stored node that has any. */
+void qr_tree_forget(qr_tree *tree, uint32_t root, qr_tree_release *release, qr_tree_release_copies *copies, void *owner);
 
 /* Every invariant. CORRUPT names the node. O(nodes) with an ordinary hash. */
 QUIRE_MUST_CHECK quire_status qr_tree_check(const qr_tree *tree, quire_error *error);

@@ -32,6 +32,11 @@ typedef struct quire_engine_config {
     const char *cpu_path;   /* NULL = best */
     quire_kv_policy policy;
     bool cache_disabled;
+    /* Tiers below the pool; see quire_kv_tiers. */
+    const char *disk_cache_path; /* NULL = none */
+    uint64_t disk_cache_max_bytes, disk_cache_floor_bytes, disk_cache_day_budget_bytes;
+    quire_kv_disk_write disk_write;
+    uint32_t verify_every;       /* 0 = off, 1 = always, N = every Nth load is recomputed and compared */
     uint64_t seed;               /* for unseeded requests; 0 = from the system */
     void (*wake)(void *context); /* events are waiting */
     void *wake_context;
@@ -144,8 +149,17 @@ QUIRE_API size_t quire_engine_poll(quire_engine *engine, quire_event *events, si
 /* Forgets cached KV of one namespace (or all, key NULL); done at the next step. */
 QUIRE_API void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t namespace_bytes);
 
+/* Begins to write everything cached that is not on disk yet, hottest first; stats.flush_left falls to 0. stop_flush gives up
+ * what is left. */
+QUIRE_API void quire_engine_flush(quire_engine *engine);
+QUIRE_API void quire_engine_stop_flush(quire_engine *engine);
+
 typedef struct quire_engine_stats {
     quire_kv_stats kv;
+    quire_kv_tiers_stats tiers;
+    uint64_t flushes_total;            /* flushes begun: with flush_left 0, all of them are done */
+    uint32_t flush_left, erasing;      /* blocks still to be written by a flush; forgotten records still to be erased */
+    uint32_t loading;                  /* running requests that wait for blocks of a lower tier */
     uint32_t running, waiting, paused; /* requests; paused = preempted */
     uint32_t context_tokens, block_tokens, max_sequences;
     uint64_t kv_bytes_per_token, weight_bytes, work_bytes; /* work: activations, plan, logits, mailboxes */

@@ -38,6 +38,26 @@ typedef struct quire_kv_group {
 /* Where KV bytes live. NONE manages ids only: for simulators and for engines that own their KV memory. */
 typedef enum quire_kv_storage { QUIRE_KV_STORAGE_NONE, QUIRE_KV_STORAGE_HOST } quire_kv_storage;
 
+/* When a block is written to disk: as soon as it is complete, in idle bandwidth; only when its memory is needed; never
+ * (what is there already is still read). */
+typedef enum quire_kv_disk_write { QUIRE_KV_DISK_COMPLETE, QUIRE_KV_DISK_EVICT, QUIRE_KV_DISK_OFF } quire_kv_disk_write;
+
+/* Tiers below the pool. All zero: none. A copy in a tier is used only when namespace, tokens, parent, fingerprint and
+ * checksum agree; anything else is a miss. */
+typedef struct quire_kv_tiers {
+    uint64_t host_bytes;   /* pinned host memory behind a device whose memory is not the host's; INVALID elsewhere */
+    const char *disk_path; /* a folder, made when missing; NULL = no disk. Copied */
+    uint64_t disk_max_bytes;
+    uint64_t disk_floor_bytes;      /* left free on its file system; 0 = the lesser of 1 GiB and 5 % */
+    uint64_t disk_day_budget_bytes; /* written a day at most; 0 = no limit */
+    quire_kv_disk_write disk_write;
+    /* What the bytes of a block depend on besides tokens and this config, set by whoever computes them. */
+    uint64_t weights_fingerprint, numerics_fingerprint, adapter_fingerprint;
+    uint32_t verify_every;       /* 0 = off, 1 = always, N: every Nth request that could load recomputes instead and compares */
+    void (*wake)(void *context); /* any thread: quire_kv_poll has something new; may be NULL */
+    void *wake_context;
+} quire_kv_tiers;
+
 typedef struct quire_kv_config {
     uint32_t block_tokens; /* >= 1; kernels want 16, 32, 64 or 128 */
     uint32_t group_count;  /* 1 .. QUIRE_KV_GROUPS_MAX */
@@ -49,6 +69,7 @@ typedef struct quire_kv_config {
     quire_kv_policy policy;
     quire_kv_storage storage;
     bool cache_disabled; /* nothing is ever matched or kept */
+    quire_kv_tiers tiers;
 } quire_kv_config;
 
 /* Bytes of one block of a group, padding and all; bytes per token follow by division. Pure; 0 when the shape is
@@ -83,14 +104,19 @@ QUIRE_API void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id);
 /* ---- sequences ---- */
 
 /* Why a hit was as long as it was. */
-#define QUIRE_KV_MISS_LIST(X)                                                          \
-    X(NONE, "none")                 /* as long as the rules allow */                   \
-    X(NEVER_STORED, "never_stored") /* nothing cached goes on from here */             \
-    X(DIVERGED, "diverged")         /* cached text goes on with other tokens */        \
-    X(EVICTED, "evicted")           /* was cached, its memory was needed */            \
-    X(NAMESPACE, "other_namespace") /* the same tokens are cached under another key */ \
-    X(LIMIT, "limit")               /* the caller asked for no more */                 \
-    X(DISABLED, "disabled")
+#define QUIRE_KV_MISS_LIST(X)                                                                 \
+    X(NONE, "none")                 /* as long as the rules allow */                          \
+    X(NEVER_STORED, "never_stored") /* nothing cached goes on from here */                    \
+    X(DIVERGED, "diverged")         /* cached text goes on with other tokens */               \
+    X(EVICTED, "evicted")           /* was cached, its memory was needed */                   \
+    X(NAMESPACE, "other_namespace") /* the same tokens are cached under another key */        \
+    X(LIMIT, "limit")               /* the caller asked for no more */                        \
+    X(DISABLED, "disabled")                                                                   \
+    X(FINGERPRINT, "other_fingerprint")  /* stored by another model, layout or numerics */    \
+    X(DAMAGED, "damaged")                /* was stored and did not prove itself */            \
+    X(SLOWER, "slower_than_recomputing") /* stored, and loading it would have taken longer */ \
+    X(VERIFYING, "verifying")            /* stored, and recomputed to be compared */          \
+    X(ABANDONED, "load_abandoned")       /* the load took too long */
 typedef enum quire_kv_miss {
 #define QUIRE_KV_MISS_ENUM(name, text) QUIRE_KV_MISS_##name,
     QUIRE_KV_MISS_LIST(QUIRE_KV_MISS_ENUM)
@@ -100,10 +126,12 @@ typedef enum quire_kv_miss {
 QUIRE_API const char *quire_kv_miss_name(quire_kv_miss miss);
 
 typedef struct quire_kv_match {
-    uint32_t token_count; /* tokens that need not be computed: whole blocks plus the tail */
-    uint32_t block_count; /* whole blocks among them */
-    uint32_t tail_tokens; /* 0 .. block_tokens-1, from a block that goes on differently; reused by copying it */
-    quire_kv_miss miss;   /* why not one more */
+    uint32_t token_count;              /* tokens that need not be computed: whole blocks plus the tail */
+    uint32_t block_count;              /* whole blocks among them */
+    uint32_t tail_tokens;              /* 0 .. block_tokens-1, from a block that goes on differently; reused by copying it */
+    uint32_t stored_tokens;            /* whole blocks that go on behind block_count and could be loaded; not in token_count */
+    uint32_t host_tokens, disk_tokens; /* of token_count: what was loaded, by tier. Filled by whoever loads */
+    quire_kv_miss miss;                /* why not one more; with stored_tokens: behind these */
 } quire_kv_match;
 
 /* The longest cached prefix of tokens[0, count), at most `limit` tokens of it. Read-only: no policy state changes. */
@@ -153,6 +181,120 @@ QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_get(const quire_kv *kv, qui
 /* The block table of a group: [*count] ids in token order, borrowed until the next call that changes this sequence. */
 QUIRE_API const quire_block_id *quire_kv_seq_table(const quire_kv *kv, quire_seq_id seq, uint32_t group, uint32_t *count);
 
+/* ---- loading from lower tiers ----
+ *
+ * Blocks that lie in host memory or on disk are loaded into blocks that the sequence has reserved, from the back of the run
+ * to its front, while the owner computes from the front: where the two meet, the loaded blocks are committed. So a load that
+ * is given up has cost almost nothing.
+ *
+ *   seq_attach -> seq_reserve (all of the prompt) -> load_plan -> load_begin -> { poll; compute up to load_state.front;
+ *   load_take }* until not active
+ *
+ * A load only ever fills blocks that its sequence holds, all of them since before it began, so no load waits for another. */
+
+typedef struct quire_kv_load {
+    uint32_t begin_block, end_block; /* of the sequence's table */
+    uint32_t host_blocks, disk_blocks;
+    uint64_t estimate_us; /* until all of it is there, from measured bandwidth and what is queued */
+} quire_kv_load;
+
+/* What could be loaded behind the tokens that an attached sequence has: at most up to `limit` tokens of `tokens`. No block:
+ * begin == end. INVALID when not everything up to `limit` is reserved. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_load_plan(const quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
+                                                           uint32_t count, uint32_t limit, quire_kv_load *load);
+/* Begins it. The tokens are copied. With `verify` nothing is loaded: the blocks are recomputed by the owner, compared with
+ * what is stored when they are committed, and records that differ are dropped. INVALID when the sequence loads already. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_load_begin(quire_kv *kv, quire_seq_id seq, const quire_token *tokens,
+                                                            const quire_kv_load *load, bool verify);
+/* The next load should be a verification (verify_every). Counts. */
+QUIRE_API bool quire_kv_verify_next(quire_kv *kv);
+
+typedef struct quire_kv_load_state {
+    bool active;            /* blocks are on their way, or wait to be taken */
+    uint32_t front_tokens;  /* tokens that may be computed now: behind them lie blocks that are loaded or on their way */
+    uint32_t loaded_tokens; /* of the run's back, arrived and not yet taken */
+    uint32_t coming_tokens; /* on their way */
+    uint64_t coming_us;     /* until those have arrived, by measured bandwidth; UINT64_MAX: nothing measured */
+    uint32_t host_tokens, disk_tokens; /* taken so far */
+    bool failed;                       /* a record did not prove itself, or could not be read: the rest must be computed */
+} quire_kv_load_state;
+QUIRE_API void quire_kv_load_get_state(const quire_kv *kv, quire_seq_id seq, quire_kv_load_state *state);
+
+/* Commits loaded blocks that begin exactly where the committed tokens end. Returns the tokens gained, 0 when the two have not
+ * met. No row of this sequence may be under way. */
+QUIRE_API uint32_t quire_kv_load_take(quire_kv *kv, quire_seq_id seq);
+/* Stops it: what is on its way will not be waited for; what has arrived can still be taken. */
+QUIRE_API void quire_kv_load_abandon(quire_kv *kv, quire_seq_id seq);
+
+/* ---- lower tiers as a whole ---- */
+
+/* Moves everything on that is under way: spills, writes, loads. Never waits. True: something changed (blocks became free, a
+ * load came further). */
+QUIRE_API bool quire_kv_poll(quire_kv *kv);
+/* Copies are under way whose end gives blocks back: seq_reserve's NO_BLOCKS may be over after the next poll. */
+QUIRE_API bool quire_kv_busy(const quire_kv *kv);
+/* How long a waiter may sleep if nobody wakes it: 0 = poll at once (a device's copies cannot wake), UINT64_MAX = no limit. */
+QUIRE_API uint64_t quire_kv_poll_after_us(const quire_kv *kv);
+/* The owner computes nothing now: blocks that are worth it may be written although the policy would wait. */
+QUIRE_API void quire_kv_set_idle(quire_kv *kv, bool idle);
+
+/* Writes everything resident that is not on disk yet, hottest first; poll until flush_left is 0, or stop early. */
+QUIRE_API void quire_kv_flush_begin(quire_kv *kv);
+QUIRE_API uint32_t quire_kv_flush_left(const quire_kv *kv);
+QUIRE_API void quire_kv_flush_end(quire_kv *kv);
+/* Forgotten bytes that are not erased from disk yet. */
+QUIRE_API uint32_t quire_kv_erasing(const quire_kv *kv);
+
+typedef enum quire_kv_tier { QUIRE_KV_TIER_DEVICE, QUIRE_KV_TIER_HOST, QUIRE_KV_TIER_DISK, QUIRE_KV_TIER_COUNT } quire_kv_tier;
+QUIRE_API const char *quire_kv_tier_name(quire_kv_tier tier); /* "device", "host", "disk" */
+
+/* Why something was not stored or not loaded. */
+#define QUIRE_KV_REFUSAL_LIST(X)                                                                   \
+    X(BUSY, "busy")           /* store: every buffer was in use */                                 \
+    X(NO_SPACE, "no_space")   /* store: disk full, or below its floor */                           \
+    X(BUDGET, "budget")       /* store: the day's bytes are written */                             \
+    X(ONE_TOUCH, "one_touch") /* store: space or budget is short and nobody came back to it yet */ \
+    X(KEY, "namespace_key")   /* store: the key is too long */                                     \
+    X(PARENT, "parent")       /* store: what comes before is not stored */                         \
+    X(BROKEN, "broken")       /* store: the tier cannot be written */                              \
+    X(SLOWER, "slower")       /* load: recomputing is faster */                                    \
+    X(ABANDONED, "abandoned") /* load: took too long */
+typedef enum quire_kv_refusal {
+#define QUIRE_KV_REFUSAL_ENUM(name, text) QUIRE_KV_REFUSED_##name,
+    QUIRE_KV_REFUSAL_LIST(QUIRE_KV_REFUSAL_ENUM)
+#undef QUIRE_KV_REFUSAL_ENUM
+        QUIRE_KV_REFUSED_COUNT
+} quire_kv_refusal;
+QUIRE_API const char *quire_kv_refusal_name(quire_kv_refusal refusal);
+/* The owner's: it decided against a load. In blocks. */
+QUIRE_API void quire_kv_count_refusal(quire_kv *kv, quire_kv_refusal refusal, uint32_t blocks);
+
+typedef struct quire_kv_tier_stats {
+    bool present;
+    uint64_t total_bytes, used_bytes;
+    uint32_t block_count;                 /* blocks that have a copy in it */
+    uint32_t loads_queued, stores_queued; /* blocks, now */
+    uint64_t loaded_blocks_total, loaded_bytes_total;
+    uint64_t stored_blocks_total, stored_bytes_total;
+    double load_seconds_total, store_seconds_total; /* of transfers, overlapping ones counted once each */
+    double load_bytes_per_second;                   /* measured, recent; 0 before the first */
+    uint64_t hit_tokens_total;                      /* attached or taken from it */
+    uint64_t written_bytes_total;                   /* to the medium, everything; write amplification = this / stored bytes */
+    uint64_t evicted_blocks_total;                  /* space was needed */
+    uint64_t damaged_total, error_total;
+    uint64_t budget_bytes, budget_left_bytes; /* of today; 0: no budget */
+} quire_kv_tier_stats;
+
+typedef struct quire_kv_tiers_stats {
+    quire_kv_tier_stats tiers[QUIRE_KV_TIER_COUNT];
+    uint64_t refused_blocks_total[QUIRE_KV_REFUSED_COUNT];
+    uint64_t verified_blocks_total, verify_mismatches_total;
+    uint64_t erased_blocks_total;
+    /* Of the last create: how the index came back. */
+    uint64_t index_records, index_bytes, index_reads, index_us;
+} quire_kv_tiers_stats;
+QUIRE_API void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats);
+
 /* ---- memory ---- */
 
 /* Base address and stride of a group's pool; block b starts at base + b * stride. NULL without storage. */
@@ -179,7 +321,8 @@ QUIRE_API uint32_t quire_kv_pin(quire_kv *kv, quire_namespace_id ns, const quire
 
 /* Frees up to `blocks` cached blocks that nobody uses, worst first; returns how many. */
 QUIRE_API uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks);
-/* Forgets what is cached in one namespace, or in all; blocks in use are forgotten as soon as their users end, and are
+/* Forgets what is cached in one namespace, or in all, in every tier; with wipe, bytes on disk are erased too, as soon as the
+ * disk can (quire_kv_erasing). Blocks in use are forgotten as soon as their users end, and are
  * never matched again. Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
 QUIRE_API uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe);
 QUIRE_API uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe);

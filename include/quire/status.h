@@ -38,7 +38,10 @@ extern "C" {
     X(TIMED_OUT, "timed out")                                     \
     X(SHUTTING_DOWN, "shutting down")                             \
     X(BAD_LOGITS, "the model gave logits that cannot be sampled") \
-    X(CORRUPT, "an internal check failed")
+    X(CORRUPT, "an internal check failed")                        \
+    X(NO_SPACE, "no space left on the device")                    \
+    X(BUSY, "in use by another process")                          \
+    X(DAMAGED, "stored data does not prove itself")
 
 typedef enum quire_status {
 #define QUIRE_STATUS_ENUM(name, message) QUIRE_##name,

@@ -37,7 +37,7 @@ static void cache_release(void *owner, const quire_block_id *blocks) {
 uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
     cache_forgetting forgetting = {.kv = kv, .wipe = wipe};
     if (!qr_kv_namespace_valid(kv, ns)) return 0;
-    qr_tree_forget(&kv->tree, ns, cache_release, &forgetting);
+    qr_tree_forget(&kv->tree, ns, cache_release, NULL, &forgetting);
     for (uint32_t i = 0; i < kv->config.max_sequences; i++)
         if (kv->sequences[i].live && kv->sequences[i].ns == ns) qr_kv_sequence_forget(&kv->sequences[i], wipe);
     return forgetting.freed_count;

@@ -101,7 +101,7 @@ Test(prefix_cache_tree, forgets_one_namespace_whole) {
     qr_node_id ghost = tree_rig_run(rig, 1, abd, 12);
     qr_tree_evict(&rig->tree, ghost);
     tree_rig_run(rig, 2, abc, 8);
-    qr_tree_forget(&rig->tree, 1, count_released, &released);
+    qr_tree_forget(&rig->tree, 1, count_released, NULL, &released);
     cr_assert_eq(released, 3);
     cr_assert(rig->tree.roots[1].resident_count == 0 && rig->tree.roots[1].ghost_count == 0);
     cr_assert_eq(tree_rig_match(rig, 2, abc, 8), 2);
