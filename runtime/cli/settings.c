@@ -13,10 +13,13 @@
 #include "base/log.h"
 #include "runtime/cli/config_file.h"
 #include "runtime/cli/size_text.h"
+#include "runtime/cli/tier_settings.h"
 
 typedef enum setting_kind {
     SETTING_TEXT,
     SETTING_SIZE,
+    SETTING_DAILY,
+    SETTING_VERIFY,
     SETTING_COUNT,
     SETTING_OCTAL,
     SETTING_WORD,
@@ -35,9 +38,11 @@ typedef struct setting_row {
 
 static const char *const backend_words[] = {"auto", "cpu", "cuda", NULL};
 static const char *const policy_words[] = {"dlfu", "lru", NULL};
+static const char *const disk_write_words[] = {"complete", "evict", "off", NULL};
 static const char *const metrics_words[] = {"none", "vllm", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
-_Static_assert(QR_BACKEND_CUDA == 2 && QUIRE_KV_LRU == 1 && QR_LOG_OFF == 4, "words are listed in the order of their values");
+_Static_assert(QR_BACKEND_CUDA == 2 && QUIRE_KV_LRU == 1 && QR_LOG_OFF == 4 && QUIRE_KV_DISK_OFF == 2,
+               "words are listed in the order of their values");
 
 #define AT(field) offsetof(qr_settings, field)
 #define ENGINE QR_SETTINGS_ENGINE
@@ -62,9 +67,22 @@ static const setting_row rows[] = {
      ENGINE, AT(step_ms), 1, 60000, NULL},
     {"host-cache", "SIZE", "Further cache memory; on the CPU it joins the KV memory", SETTING_SIZE, ENGINE, AT(host_cache), 0,
      UINT64_MAX, NULL},
-    {"disk-cache", "DIR", "Cache on disk (not supported yet)", SETTING_TEXT, ENGINE, AT(disk_cache), 0, 0, NULL},
-    {"disk-cache-max", "SIZE", "Its size at most (not supported yet)", SETTING_SIZE, ENGINE, AT(disk_cache_max), 0, UINT64_MAX,
-     NULL},
+    {"disk-cache", "DIR", "Keep cached blocks in this folder too, also over a restart; made when missing, private to its owner",
+     SETTING_TEXT, ENGINE, AT(disk_cache), 0, 0, NULL},
+    {"disk-cache-max", "SIZE", "Its size at most (default: 20G, or a quarter of the file system if that is less)", SETTING_SIZE,
+     ENGINE, AT(disk_cache_max), 1, UINT64_MAX, NULL},
+    {"disk-write", "WHEN",
+     "A block is written: complete = once it is, in idle bandwidth; evict = when its memory is needed; off = never, only what "
+     "is there is read (complete)",
+     SETTING_WORD, ENGINE, AT(disk_write), 0, 0, disk_write_words},
+    {"disk-write-budget", "SIZE/day", "Bytes written a day at most (no limit)", SETTING_DAILY, ENGINE, AT(disk_write_budget), 1,
+     UINT64_MAX, NULL},
+    {"disk-cache-floor", "SIZE", "Left free on the file system (default: 1G, or 5 % of it if that is less)", SETTING_SIZE,
+     ENGINE, AT(disk_cache_floor), 1, UINT64_MAX, NULL},
+    {"verify-kv", "off|sample=N|always", "Recompute what could be loaded, every time or one time in N, and compare (off)",
+     SETTING_VERIFY, ENGINE, AT(verify_every), 0, UINT64_MAX, NULL},
+    {"hibernate-seconds", "N", "Time for writing what is cached and not on disk yet, at the end (10)", SETTING_COUNT, ENGINE,
+     AT(hibernate_seconds), 0, 86400, NULL},
     {"backend", "NAME", "auto, cpu or cuda (auto)", SETTING_WORD, ENGINE, AT(backend), 0, 0, backend_words},
     {"policy", "NAME", "What leaves the cache first: dlfu or lru (dlfu)", SETTING_WORD, ENGINE, AT(policy), 0, 0, policy_words},
     {"cpu-path", "NAME", "scalar, avx2 or avx512 (default: the best of this machine)", SETTING_TEXT, ENGINE, AT(cpu_path), 0, 0,
@@ -143,6 +161,8 @@ static quire_status row_parse(const setting_row *row, const char *text, qr_setti
     case SETTING_TYPES: return parse_types(text, &settings->key_type, &settings->value_type);
     case SETTING_SWITCH: return parse_switch(text, field);
     case SETTING_SIZE: status = qr_size_parse(text, number); break;
+    case SETTING_DAILY: status = qr_daily_size_parse(text, number); break;
+    case SETTING_VERIFY: status = qr_verify_parse(text, number); break;
     case SETTING_COUNT: status = parse_number(text, 10, number); break;
     case SETTING_OCTAL: status = parse_number(text, 8, number); break;
     }
@@ -155,6 +175,8 @@ static void row_describe(const setting_row *row, char *text, size_t size) {
     switch (row->kind) {
     case SETTING_TEXT: snprintf(text, size, "a text that is not empty"); return;
     case SETTING_SIZE: snprintf(text, size, "a size in bytes such as 512M or 4G (K, M, G and T are powers of 1024)"); return;
+    case SETTING_DAILY: snprintf(text, size, "a size a day such as 50G/day (K, M, G and T are powers of 1024)"); return;
+    case SETTING_VERIFY: snprintf(text, size, "off, always or sample=N with N from 2 to 1000000"); return;
     case SETTING_TYPES: snprintf(text, size, "f32, f16, bf16, int8 or fp8_e4m3, or two of them for keys,values"); return;
     case SETTING_SWITCH: snprintf(text, size, "yes or no"); return;
     case SETTING_OCTAL: snprintf(text, size, "an octal mode from 0 to 777"); return;
@@ -255,6 +277,7 @@ quire_status qr_settings_resolve(qr_settings_parser *parser, qr_settings *settin
     *settings = (qr_settings){.key_type = QUIRE_KV_F16,
                               .value_type = QUIRE_KV_F16,
                               .block_tokens = 16,
+                              .hibernate_seconds = 10,
                               .socket_mode = 0600,
                               .log_level = QR_LOG_INFO};
     config_values config = {.path = parser->config ? parser->config : getenv("QUIRE_CONFIG")};
@@ -266,21 +289,41 @@ quire_status qr_settings_resolve(qr_settings_parser *parser, qr_settings *settin
         quire_status status = resolve_row(parser, &config, i, settings, error);
         if (status != QUIRE_OK) return status;
     }
+    if (settings->disk_cache && !settings->disk_cache_max)
+        settings->disk_cache_max = qr_disk_cache_max_default(settings->disk_cache);
+    return QUIRE_OK;
+}
+
+/* A setting of the disk cache that has nothing to act on is a mistake, and a costly one when it is noticed late. */
+static quire_status check_disk(const qr_settings *settings, quire_error *error) {
+    const struct {
+        const char *flag;
+        bool given;
+    } needs_folder[] = {
+        {"--disk-cache-max", settings->disk_cache_max},
+        {"--disk-write", settings->disk_write != QUIRE_KV_DISK_COMPLETE},
+        {"--disk-write-budget", settings->disk_write_budget},
+        {"--disk-cache-floor", settings->disk_cache_floor},
+        {"--verify-kv", settings->verify_every},
+    };
+    for (size_t i = 0; !settings->disk_cache && i < sizeof needs_folder / sizeof *needs_folder; i++)
+        if (needs_folder[i].given)
+            return qr_fail(error, QUIRE_INVALID, needs_folder[i].flag, QR_NO_OFFSET, "needs --disk-cache DIR");
+    if (settings->disk_cache && settings->no_cache)
+        return qr_fail(error, QUIRE_INVALID, "--disk-cache", QR_NO_OFFSET, "give --disk-cache or --no-cache, not both");
     return QUIRE_OK;
 }
 
 quire_status qr_settings_check(const qr_settings *settings, quire_error *error) {
     if (settings->backend == QR_BACKEND_CUDA)
         return qr_fail(error, QUIRE_UNSUPPORTED, "--backend", QR_NO_OFFSET, "this build has no CUDA backend: use cpu or auto");
-    if (settings->disk_cache || settings->disk_cache_max)
-        return qr_fail(error, QUIRE_UNSUPPORTED, "--disk-cache", QR_NO_OFFSET, "a cache on disk is not supported yet");
     if (settings->kv_memory && settings->kv_blocks)
         return qr_fail(error, QUIRE_INVALID, "--kv-blocks", QR_NO_OFFSET, "give --kv-memory or --kv-blocks, not both");
     uint64_t block = settings->block_tokens;
     if (block != 16 && block != 32 && block != 64 && block != 128)
         return qr_fail(error, QUIRE_INVALID, "--block-tokens", QR_NO_OFFSET, "takes 16, 32, 64 or 128, not %llu",
                        (unsigned long long)block);
-    return QUIRE_OK;
+    return check_disk(settings, error);
 }
 
 void qr_settings_engine_config(const qr_settings *settings, quire_engine_config *config) {
@@ -298,6 +341,12 @@ void qr_settings_engine_config(const qr_settings *settings, quire_engine_config 
         .cpu_path = settings->cpu_path,
         .policy = (quire_kv_policy)settings->policy,
         .cache_disabled = settings->no_cache,
+        .disk_cache_path = settings->disk_cache,
+        .disk_cache_max_bytes = settings->disk_cache_max,
+        .disk_cache_floor_bytes = settings->disk_cache_floor,
+        .disk_cache_day_budget_bytes = settings->disk_write_budget,
+        .disk_write = (quire_kv_disk_write)settings->disk_write,
+        .verify_every = (uint32_t)settings->verify_every,
         .seed = settings->seed,
     };
 }

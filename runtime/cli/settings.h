@@ -18,8 +18,10 @@ typedef struct qr_settings {
     /* Model and engine. Strings are borrowed from the command line, the environment or the parser. 0 = default. */
     const char *model, *cpu_path;
     uint64_t context, kv_memory, kv_blocks, block_tokens, threads, max_sequences, max_waiting, step_ms, seed;
-    uint64_t host_cache, disk_cache_max;
-    const char *disk_cache;
+    uint64_t host_cache;
+    const char *disk_cache;                                                                        /* NULL: none */
+    uint64_t disk_cache_max, disk_cache_floor, disk_write_budget, verify_every, hibernate_seconds; /* tier_settings.h */
+    int disk_write;                                                                                /* quire_kv_disk_write */
     quire_kv_type key_type, value_type;
     int backend; /* qr_backend_choice */
     int policy;  /* quire_kv_policy */

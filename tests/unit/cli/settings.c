@@ -62,6 +62,30 @@ Test(cli_settings, every_flag_lands_in_its_place) {
     qr_settings_parser_deinit(&parser);
 }
 
+Test(cli_settings, flags_of_the_disk_cache_reach_the_engine) {
+    qr_settings_parser parser;
+    qr_settings s;
+    quire_error error;
+    cr_assert_eq(RESOLVE(&s, &error, "--disk-cache", "/nowhere/kv", "--disk-cache-max", "3G", "--disk-write", "evict",
+                         "--disk-write-budget", "50G/day", "--disk-cache-floor", "2M", "--verify-kv", "sample=7",
+                         "--hibernate-seconds", "0"),
+                 QUIRE_OK, "%s %s", error.source, error.text);
+    cr_assert_eq(qr_settings_check(&s, &error), QUIRE_OK);
+    quire_engine_config config;
+    qr_settings_engine_config(&s, &config);
+    cr_assert_str_eq(config.disk_cache_path, "/nowhere/kv");
+    cr_assert(config.disk_cache_max_bytes == (uint64_t)3 << 30 && config.disk_cache_floor_bytes == 2u << 20);
+    cr_assert(config.disk_cache_day_budget_bytes == (uint64_t)50 << 30 && config.disk_write == QUIRE_KV_DISK_EVICT);
+    cr_assert(config.verify_every == 7 && s.hibernate_seconds == 0);
+    qr_settings_parser_deinit(&parser);
+    setenv("QUIRE_DISK_CACHE", "/nowhere/kv", 1);
+    setenv("QUIRE_VERIFY_KV", "always", 1);
+    cr_assert_eq(RESOLVE(&s, &error, "--model", "m"), QUIRE_OK);
+    cr_assert(s.verify_every == 1 && s.hibernate_seconds == 10 && s.disk_write == QUIRE_KV_DISK_COMPLETE);
+    cr_assert(s.disk_cache_max > 0 && s.disk_cache_max <= (uint64_t)20 << 30, "the default cap");
+    qr_settings_parser_deinit(&parser);
+}
+
 Test(cli_settings, without_anything_the_defaults_hold) {
     qr_settings_parser parser;
     qr_settings s;
@@ -102,12 +126,14 @@ Test(cli_settings, a_bad_value_is_named_with_its_place) {
     static const struct {
         const char *flag, *value;
     } rows[] = {
-        {"--context", "0"},       {"--context", "-1"},           {"--context", "12x"},
-        {"--threads", "257"},     {"--threads", "2.5"},          {"--kv-memory", "many"},
-        {"--kv-memory", "0"},     {"--kv-type", "f17"},          {"--kv-type", "f16,"},
-        {"--policy", "fifo"},     {"--backend", "tpu"},          {"--log-level", "loud"},
-        {"--socket-mode", "888"}, {"--socket-mode", "1777"},     {"--model", ""},
-        {"--max-body", "5G"},     {"--kv-blocks", "4294967295"},
+        {"--context", "0"},          {"--context", "-1"},           {"--context", "12x"},
+        {"--threads", "257"},        {"--threads", "2.5"},          {"--kv-memory", "many"},
+        {"--kv-memory", "0"},        {"--kv-type", "f17"},          {"--kv-type", "f16,"},
+        {"--policy", "fifo"},        {"--backend", "tpu"},          {"--log-level", "loud"},
+        {"--socket-mode", "888"},    {"--socket-mode", "1777"},     {"--model", ""},
+        {"--max-body", "5G"},        {"--kv-blocks", "4294967295"}, {"--disk-cache", ""},
+        {"--disk-cache-max", "0"},   {"--disk-write", "never"},     {"--disk-write-budget", "5G/week"},
+        {"--verify-kv", "sample=1"}, {"--hibernate-seconds", "-1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         qr_settings_parser parser;
@@ -154,8 +180,12 @@ Test(cli_settings, what_cannot_be_done_is_refused_by_name) {
         quire_status status;
     } rows[] = {
         {{.backend = QR_BACKEND_CUDA, .block_tokens = 16}, "--backend", QUIRE_UNSUPPORTED},
-        {{.disk_cache = "/d", .block_tokens = 16}, "--disk-cache", QUIRE_UNSUPPORTED},
-        {{.disk_cache_max = 1, .block_tokens = 16}, "--disk-cache", QUIRE_UNSUPPORTED},
+        {{.disk_cache = "/d", .no_cache = true, .block_tokens = 16}, "--disk-cache", QUIRE_INVALID},
+        {{.disk_cache_max = 1, .block_tokens = 16}, "--disk-cache-max", QUIRE_INVALID},
+        {{.disk_write = QUIRE_KV_DISK_OFF, .block_tokens = 16}, "--disk-write", QUIRE_INVALID},
+        {{.disk_write_budget = 1, .block_tokens = 16}, "--disk-write-budget", QUIRE_INVALID},
+        {{.disk_cache_floor = 1, .block_tokens = 16}, "--disk-cache-floor", QUIRE_INVALID},
+        {{.verify_every = 1, .block_tokens = 16}, "--verify-kv", QUIRE_INVALID},
         {{.kv_memory = 1, .kv_blocks = 1, .block_tokens = 16}, "--kv-blocks", QUIRE_INVALID},
         {{.block_tokens = 24}, "--block-tokens", QUIRE_INVALID},
     };
