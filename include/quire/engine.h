@@ -158,6 +158,7 @@ typedef struct quire_engine_stats {
     quire_kv_stats kv;
     quire_kv_tiers_stats tiers;
     uint64_t flushes_total;            /* flushes begun: with flush_left 0, all of them are done */
+    uint64_t forgets_total;            /* forgets carried out, in the order of the calls: with erasing 0, all of them are done */
     uint32_t flush_left, erasing;      /* blocks still to be written by a flush; forgotten records still to be erased */
     uint32_t loading;                  /* running requests that wait for blocks of a lower tier */
     uint32_t running, waiting, paused; /* requests; paused = preempted */

@@ -204,13 +204,14 @@ void quire_engine_drain(quire_engine *engine) { atomic_store(&engine->draining, 
 /* ---- cache ---- */
 
 static void forget_everything(quire_engine *engine) {
-    atomic_store(&engine->forget_all, true);
+    atomic_store(&engine->forget_all, engine->forgets_asked);
     qr_mailbox_poke(engine->inbox);
 }
 
 /* What cannot be said in a message is said by forgetting more: that costs time, never privacy. */
 void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t namespace_bytes) {
     jobs_free(engine);
+    engine->forgets_asked++;
     qr_forget *what = NULL;
     bool fits = engine->forget_count < QR_FORGETS_MAX && namespace_bytes <= SIZE_MAX / 2;
     if (namespace_key && fits) what = malloc(sizeof *what + namespace_bytes);
@@ -218,6 +219,7 @@ void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t
         forget_everything(engine);
         return;
     }
+    what->number = engine->forgets_asked;
     what->key_bytes = namespace_bytes;
     if (namespace_bytes) memcpy(what->key, namespace_key, namespace_bytes);
     qr_engine_message message = {QR_MESSAGE_FORGET, what};

@@ -48,6 +48,7 @@ typedef enum qr_message_kind { QR_MESSAGE_JOB, QR_MESSAGE_FORGET } qr_message_ki
 
 /* A namespace to forget; its own allocation. */
 typedef struct qr_forget {
+    uint64_t number; /* of the call, from 1 */
     size_t key_bytes;
     char key[];
 } qr_forget;
@@ -81,17 +82,19 @@ struct quire_engine {
     /* Owner. */
     qr_list jobs; /* not given back yet, newest first */
     uint32_t job_count, forget_count;
+    uint64_t forgets_asked; /* calls so far */
 
     /* Shared. */
-    _Atomic uint32_t queued; /* submitted and not started */
-    _Atomic bool attention;  /* some job has a wish */
-    _Atomic bool draining;   /* submit refuses */
-    _Atomic bool stopping;   /* the thread ends; nobody polls any more */
-    _Atomic bool starved;    /* the thread waits for room in the outbox */
-    _Atomic bool forget_all; /* everything cached is to be forgotten */
+    _Atomic uint32_t queued;     /* submitted and not started */
+    _Atomic bool attention;      /* some job has a wish */
+    _Atomic bool draining;       /* submit refuses */
+    _Atomic bool stopping;       /* the thread ends; nobody polls any more */
+    _Atomic bool starved;        /* the thread waits for room in the outbox */
+    _Atomic uint64_t forget_all; /* everything cached is to be forgotten: the number of the call; 0 = no */
     _Atomic(qr_check_call *) check;
 
     /* Thread. */
+    uint64_t forgets_done; /* the highest number carried out */
     uint64_t events_sent;
     quire_engine_stats stats; /* scratch of publish */
 };

@@ -39,6 +39,7 @@ void qr_engine_publish(quire_engine *engine) {
     const qr_engine_parts *parts = &engine->parts;
     qr_scheduler_get_stats(engine->scheduler, stats);
     quire_kv_get_stats(parts->kv, &stats->kv);
+    stats->forgets_total = engine->forgets_done;
     stats->kv_bytes_per_token = parts->kv_bytes_per_token;
     stats->weight_bytes = parts->weight_bytes;
     stats->work_bytes = parts->work_bytes;
@@ -48,10 +49,16 @@ void qr_engine_publish(quire_engine *engine) {
 
 /* ---- what comes in ---- */
 
+/* Forgetting everything may overtake forgets of one namespace, and is more than they ask. */
+static void forget_is_done(quire_engine *engine, uint64_t number) {
+    if (number > engine->forgets_done) engine->forgets_done = number;
+}
+
 static void forget(quire_engine *engine, const qr_forget *what) {
     quire_namespace_id ns;
     quire_kv *kv = engine->parts.kv;
     if (quire_kv_namespace_find(kv, what->key, what->key_bytes, &ns)) quire_kv_forget_namespace(kv, ns, true);
+    forget_is_done(engine, what->number);
 }
 
 static void take_message(quire_engine *engine, const qr_engine_message *message) {
@@ -77,8 +84,10 @@ static bool take_messages(quire_engine *engine) {
         take_message(engine, &message);
         any = true;
     }
-    if (atomic_exchange(&engine->forget_all, false)) {
+    uint64_t number = atomic_exchange(&engine->forget_all, 0);
+    if (number) {
         quire_kv_forget_all(engine->parts.kv, true);
+        forget_is_done(engine, number);
         any = true; /* an idle engine must still say so */
     }
     return any;
