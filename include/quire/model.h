@@ -19,6 +19,9 @@ typedef struct quire_model_options {
     bool exact_activations; /* weights widened to fp32 and activations not quantised: slow, for golden tests */
     const char *cpu_path;   /* NULL = best of this machine; "scalar", "avx2", "avx512" */
     int thread_count;       /* for repacking; 0 = all cores */
+    /* A folder of this user's that remembers fingerprints of files, so that an unchanged file is not hashed at every load;
+     * made when missing. NULL = hash. */
+    const char *fingerprint_folder;
 } quire_model_options;
 
 typedef struct quire_model_info {

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "runtime/cli/cache_folder.h"
 #include "runtime/cli/command_line.h"
 #include "runtime/cli/input_text.h"
 #include "runtime/cli/run_prompt.h"
@@ -177,6 +178,8 @@ static quire_status run_open(run_state *r) {
     if (status == QUIRE_OK && !r->settings.model)
         status = qr_fail(&r->error, QUIRE_INVALID, NULL, QR_NO_OFFSET, "no model: give --model FILE or set QUIRE_MODEL");
     quire_model_options options = {.cpu_path = r->settings.cpu_path, .thread_count = (int)r->settings.threads};
+    char fingerprints[512];
+    if (qr_cache_folder("fingerprints", fingerprints, sizeof fingerprints)) options.fingerprint_folder = fingerprints;
     return status == QUIRE_OK ? quire_model_open(r->settings.model, &options, &r->model, &r->error) : status;
 }
 

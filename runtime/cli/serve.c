@@ -18,6 +18,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/cli/cache_folder.h"
 #include "runtime/cli/command_line.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/socket_path.h"
@@ -74,6 +75,8 @@ static quire_status daemon_load(daemon_state *d) {
     qr_sizing sizing;
     uint64_t begin_ms = qr_clock_us() / 1000;
     quire_model_options options = {.cpu_path = d->settings.cpu_path, .thread_count = (int)d->settings.threads};
+    char fingerprints[PATH_BYTES];
+    if (qr_cache_folder("fingerprints", fingerprints, sizeof fingerprints)) options.fingerprint_folder = fingerprints;
     quire_status status = quire_model_open(d->settings.model, &options, &d->model, &d->error);
     if (status == QUIRE_OK) status = daemon_size(d, &config, &sizing);
     if (status != QUIRE_OK) return status;

@@ -96,6 +96,7 @@ void qr_gguf_drop_pages(const qr_gguf *gguf) {
 }
 
 uint64_t qr_gguf_file_bytes(const qr_gguf *gguf) { return gguf->size; }
+int qr_gguf_fd(const qr_gguf *gguf) { return gguf->fd; }
 const uint8_t *qr_gguf_header(const qr_gguf *gguf, size_t *size) {
     *size = (size_t)gguf->data_begin;
     return gguf->data;

@@ -35,6 +35,7 @@ void qr_gguf_close(qr_gguf *gguf);
 
 const char *qr_gguf_path(const qr_gguf *gguf); /* as given to open */
 uint64_t qr_gguf_file_bytes(const qr_gguf *gguf);
+int qr_gguf_fd(const qr_gguf *gguf); /* the open file, still the gguf's; -1 over borrowed memory */
 /* Everything before the tensor data: keys, values, tensor infos and padding. */
 const uint8_t *qr_gguf_header(const qr_gguf *gguf, size_t *size);
 uint64_t qr_gguf_tensor_count(const qr_gguf *gguf);

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "runtime/model/fingerprint_sidecar.h"
 #include "runtime/model/gguf.h"
 #include "runtime/model/model_cpu_path.h"
 #include "runtime/model/model_shape.h"
@@ -73,7 +76,7 @@ static void describe(quire_model *m, const qr_gguf *gguf, bool header_only) {
 
 /* ---- opening ---- */
 
-static quire_status load_weights(quire_model *m, const qr_gguf *gguf, int thread_count, quire_error *error) {
+static quire_status repack_weights(quire_model *m, const qr_gguf *gguf, int thread_count, quire_error *error) {
     qr_compute_pool *pool;
     if (thread_count <= 0) thread_count = (int)qr_cpu_count();
     quire_status status = qr_compute_pool_create(thread_count, QR_COMPUTE_SPIN_NS, &pool, error);
@@ -81,6 +84,25 @@ static quire_status load_weights(quire_model *m, const qr_gguf *gguf, int thread
     status = qr_weight_store_load(m->store, pool, error);
     qr_compute_pool_destroy(pool);
     qr_gguf_drop_pages(gguf);
+    return status;
+}
+
+/* A file that changes while it is read is none that was ever whole: a fingerprint that was remembered for it is not true, and
+ * one that was computed is not remembered. */
+static quire_status load_weights(quire_model *m, const qr_gguf *gguf, const quire_model_options *options, quire_error *error) {
+    const char *folder = options->fingerprint_folder;
+    qr_file_identity before, after;
+    uint64_t known = 0;
+    if (folder && !qr_file_identity_read(qr_gguf_fd(gguf), &before)) folder = NULL;
+    if (folder) known = qr_fingerprint_sidecar_find(folder, &before, options->exact_activations);
+    if (known) qr_weight_store_set_fingerprint(m->store, known);
+    quire_status status = repack_weights(m, gguf, options->thread_count, error);
+    if (status || !folder) return status;
+    bool same = qr_file_identity_read(qr_gguf_fd(gguf), &after) && qr_file_identity_equal(&before, &after);
+    if (known && !same) qr_weight_store_set_fingerprint(m->store, qr_mix64(known ^ qr_clock_ns()) | 1);
+    if (!known && same)
+        qr_fingerprint_sidecar_keep(folder, &before, options->exact_activations, qr_weight_store_fingerprint(m->store),
+                                    (int64_t)qr_clock_wall_ms() * 1000000);
     return status;
 }
 
@@ -92,7 +114,7 @@ static quire_status fill(quire_model *m, const qr_gguf *gguf, const quire_model_
         (status = qr_model_vocabulary_read(gguf, &m->tokenizer, error)) ||
         (status = qr_model_chat_template_read(gguf, m->tokenizer, &m->template_text, &m->chat_template, error)))
         return status;
-    if (!options->header_only && (status = load_weights(m, gguf, options->thread_count, error))) return status;
+    if (!options->header_only && (status = load_weights(m, gguf, options, error))) return status;
     describe(m, gguf, options->header_only);
     return QUIRE_OK;
 }

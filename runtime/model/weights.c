@@ -259,6 +259,7 @@ void qr_weight_store_destroy(qr_weight_store *s) {
 const qr_weights *qr_weight_store_weights(const qr_weight_store *s) { return &s->weights; }
 uint64_t qr_weight_store_bytes(const qr_weight_store *s) { return s->bytes + QR_MATRIX_READ_AHEAD; }
 uint64_t qr_weight_store_parameters(const qr_weight_store *s) { return s->parameter_count; }
+void qr_weight_store_set_fingerprint(qr_weight_store *s, uint64_t fingerprint) { s->fingerprint = fingerprint; }
 uint64_t qr_weight_store_fingerprint(const qr_weight_store *s) { return s->fingerprint; }
 
 qr_weight_type qr_weight_store_main_type(const qr_weight_store *s) {

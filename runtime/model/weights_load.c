@@ -1,7 +1,8 @@
 /* weights_load.c - tensor bytes into packed panels, on all threads.
  *
  * Work is cut into runs of rows that begin on a panel boundary, so no two threads write one panel. Each run's bytes are
- * hashed while they are in cache; the fingerprint is the hash of the hashes in the order of the list.
+ * hashed while they are in cache, unless the fingerprint is known; it is the hash of the hashes in the order of the list. A
+ * change of what is hashed is a new REVISION in fingerprint_sidecar.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ typedef struct loader {
     qr_weight_store *store;
     run *runs;
     uint32_t run_count;
+    bool hashing;
     float *wide; /* [threads][ROWS_AT_ONCE][k_max], exact only */
     size_t wide_stride;
 } loader;
@@ -54,7 +56,7 @@ static void load_piece(void *argument, int piece, int thread) {
     uint8_t *target = (uint8_t *)l->store->region.base + r->part->offset;
     size_t bytes;
     const uint8_t *source = tensor_rows(r->tensor, r->source_row, r->count, &bytes);
-    r->hash = qr_hash_bytes(source, bytes, r->source_row);
+    if (l->hashing) r->hash = qr_hash_bytes(source, bytes, r->source_row);
     if (r->part->vector) qr_weight_dequantize(r->tensor->type, source, r->part->k, (float *)(void *)target);
     else if (r->tensor->type != r->part->type) widen_rows(l, r, target, thread);
     else qr_matrix_pack(r->part->matrix, target, r->target_row, r->count, source);
@@ -111,14 +113,14 @@ static uint64_t fingerprint(const loader *l) {
 }
 
 quire_status qr_weight_store_load(qr_weight_store *s, qr_compute_pool *pool, quire_error *error) {
-    loader l = {.store = s};
+    loader l = {.store = s, .hashing = !s->fingerprint};
     quire_status status = qr_region_alloc((size_t)qr_weight_store_bytes(s), &s->region, error);
     if (status) return status;
     if (take_buffers(&l, qr_compute_pool_threads(pool))) {
         list_runs(s, l.runs);
         bind_parts(s);
         qr_compute_pool_run(pool, load_piece, &l, (int)l.run_count);
-        s->fingerprint = fingerprint(&l);
+        if (l.hashing) s->fingerprint = fingerprint(&l);
     } else {
         status = qr_fail(error, QUIRE_NO_MEMORY, qr_gguf_path(s->gguf), QR_NO_OFFSET, "no memory for repacking");
     }
