@@ -11,8 +11,11 @@ static uint32_t store_bucket_count(uint64_t nodes) {
     return count;
 }
 
+static const qr_node_copies store_no_copies = {QR_NODE_NONE, QR_COPY_NONE, QR_COPY_NONE};
+
 static void store_init_roots(qr_node_store *store) {
-    for (qr_node_id i = 0; i < store->root_count; i++)
+    for (qr_node_id i = 0; i < store->root_count; i++) {
+        if (store->copies) store->copies[i] = store_no_copies;
         store->nodes[i] = (qr_node){.parent = QR_NODE_NONE,
                                     .children = QR_NODE_NONE,
                                     .left = QR_NODE_NONE,
@@ -20,6 +23,7 @@ static void store_init_roots(qr_node_store *store) {
                                     .leaf_slot = QR_NODE_NONE,
                                     .state = QR_NODE_ROOT,
                                     .root = i};
+    }
 }
 
 void qr_node_store_init(qr_node_store *store, qr_arena *arena) {
@@ -30,6 +34,7 @@ void qr_node_store_init(qr_node_store *store, qr_arena *arena) {
     store->labels = qr_arena_take(arena, store->node_count, (uint64_t)store->label_words * sizeof *store->labels);
     store->blocks = qr_arena_take(arena, store->node_count, store->group_count * sizeof *store->blocks);
     store->buckets = qr_arena_take(arena, buckets, sizeof *store->buckets);
+    store->copies = store->has_copies ? qr_arena_take(arena, total, sizeof *store->copies) : NULL;
     store->bucket_mask = buckets - 1;
     store->free_head = QR_NODE_NONE;
     if (!store->buckets) return;
@@ -42,6 +47,7 @@ qr_node_id qr_node_store_alloc(qr_node_store *store) {
     qr_node_id id = store->free_head;
     if (id == QR_NODE_NONE) return id;
     store->free_head = store->nodes[id].next;
+    if (store->copies) store->copies[id] = store_no_copies;
     return id;
 }
 

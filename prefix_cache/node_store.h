@@ -50,15 +50,15 @@ typedef struct qr_node {
                                ghost: list of its namespace's ghosts */
     qr_node_id hash_next;
     uint32_t hash;             /* of all labels from the root to here */
-    qr_node_id previous, next; /* ghost: eviction order; resident: list of the unsaved; free: `next` is the free list */
+    qr_node_id previous, next; /* ghost: order of dropping; resident: list of the unsaved; free: `next` is the free list */
     uint32_t leaf_slot;        /* place among the evictable leaves of its tier, or QR_NODE_NONE */
     uint32_t lock_count;       /* sequences that use it */
     uint16_t pin_count;
     uint8_t state;    /* qr_node_state */
-    uint8_t cause;    /* qr_ghost_cause of a ghost; resident: QR_NODE_UNSAVED when it is in that list */
+    uint8_t cause;    /* qr_ghost_cause of a ghost; resident: QR_NODE_UNSAVED when it is in that list; stored: 0 */
     qr_node_id root;  /* its namespace */
     uint32_t depth;   /* blocks up to and including this one */
-    float weight;     /* policy: decayed count of touches */
+    float weight;     /* policy: decayed count of touches (LRU: 0, 1, or 2 for more) */
     uint64_t touched; /* policy: last touch, in the policy's unit */
 } qr_node;
 _Static_assert(sizeof(qr_node) == 64, "a node is one cache line");
@@ -67,20 +67,21 @@ typedef struct qr_node_store {
     qr_node *nodes;         /* [root_count + node_count] */
     quire_token *labels;    /* [node_count][label_words] */
     quire_block_id *blocks; /* [node_count][group_count] */
-    qr_node_copies *copies; /* [root_count + node_count]; NULL when there are no lower tiers */
+    qr_node_copies *copies; /* [root_count + node_count]; NULL unless has_copies */
     qr_node_id *buckets;    /* [bucket_mask + 1] */
     uint32_t bucket_mask;
     uint32_t root_count;
     uint32_t node_count; /* besides the roots */
     uint32_t label_words;
     uint32_t group_count;
+    bool has_copies; /* there are lower tiers */
     qr_node_id free_head;
 } qr_node_store;
 
 /* Takes the arrays from the arena, which may only be counting. root_count + node_count < 2^31. */
 void qr_node_store_init(qr_node_store *store, qr_arena *arena);
 
-/* A free node, or QR_NODE_NONE; it is not linked anywhere and its label is not set. */
+/* A free node, or QR_NODE_NONE; it is not linked anywhere, has no copies, and its label is not set. */
 qr_node_id qr_node_store_alloc(qr_node_store *store);
 void qr_node_store_free(qr_node_store *store, qr_node_id id);
 
@@ -88,7 +89,7 @@ void qr_node_store_free(qr_node_store *store, qr_node_id id);
 void qr_node_store_link(qr_node_store *store, qr_node_id id);
 void qr_node_store_unlink(qr_node_store *store, qr_node_id id);
 
-/* The child of `parent` with this label, resident or ghost; QR_NODE_NONE when there is none. */
+/* The child of `parent` with this label; QR_NODE_NONE when there is none. */
 qr_node_id qr_node_store_find(const qr_node_store *store, qr_node_id parent, const quire_token *label);
 /* Walks the nodes of any namespace that begin a prompt with this label: pass QR_NODE_NONE, then the last answer. */
 qr_node_id qr_node_store_next(const qr_node_store *store, qr_node_id last, const quire_token *label);

@@ -54,10 +54,17 @@ static void policy_touch_dlfu(qr_policy *policy, qr_node *node) {
     node->touched = policy->now_us;
 }
 
+static void policy_touch_lru(qr_policy *policy, qr_node *node) {
+    node->weight = node->weight > 0 ? 2.0f : 1.0f;
+    node->touched = ++policy->touch_count;
+}
+
 void qr_policy_touch(qr_policy *policy, qr_node *node) {
-    if (policy->kind == QUIRE_KV_LRU) node->touched = ++policy->touch_count;
+    if (policy->kind == QUIRE_KV_LRU) policy_touch_lru(policy, node);
     else policy_touch_dlfu(policy, node);
 }
+
+bool qr_policy_seen_twice(const qr_node *node) { return node->weight > 1; }
 
 void qr_policy_release(qr_policy *policy, qr_node *node) {
     if (policy->kind == QUIRE_KV_LRU) node->touched = ++policy->touch_count;

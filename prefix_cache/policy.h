@@ -41,6 +41,8 @@ typedef struct qr_policy {
 void qr_policy_init(qr_policy *policy, quire_kv_policy kind, qr_arena *arena);
 /* A lookup or an insertion reached this node. weight 0 means never touched. */
 void qr_policy_touch(qr_policy *policy, qr_node *node);
+/* It was touched again after its first touch, for dlfu so lately that it still counts. */
+bool qr_policy_seen_twice(const qr_node *node);
 /* Its last user let it go. */
 void qr_policy_release(qr_policy *policy, qr_node *node);
 /* A prompt ends with this node. */

@@ -71,6 +71,22 @@ void qr_siblings_remove(qr_node_store *store, qr_node_id id) {
     node->left = node->right = QR_NODE_NONE;
 }
 
+qr_node_id qr_siblings_first(const qr_node_store *store, qr_node_id parent) {
+    qr_node_id id = store->nodes[parent].children;
+    while (id != QR_NODE_NONE && store->nodes[id].left != QR_NODE_NONE) id = store->nodes[id].left;
+    return id;
+}
+
+qr_node_id qr_siblings_next(const qr_node_store *store, qr_node_id id) {
+    qr_node_id at = store->nodes[store->nodes[id].parent].children, next = QR_NODE_NONE;
+    while (at != QR_NODE_NONE) {
+        bool behind = sibling_before(store, id, at);
+        if (behind) next = at;
+        at = behind ? store->nodes[at].left : store->nodes[at].right;
+    }
+    return next;
+}
+
 /* The longest run lies with the wanted label's neighbours, and a search passes both. */
 qr_node_id qr_siblings_nearest(const qr_node_store *store, qr_node_id parent, const quire_token *words, uint32_t word_count,
                                uint32_t *run) {

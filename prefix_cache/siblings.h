@@ -13,6 +13,9 @@
 /* The node's parent and label are set; no sibling has an equal label. */
 void qr_siblings_insert(qr_node_store *store, qr_node_id id);
 void qr_siblings_remove(qr_node_store *store, qr_node_id id);
+/* The children in label order: the first, and the one behind `id`, in O(log children); QR_NODE_NONE behind the last. */
+qr_node_id qr_siblings_first(const qr_node_store *store, qr_node_id parent);
+qr_node_id qr_siblings_next(const qr_node_store *store, qr_node_id id);
 /* The child that shares the longest run with words[0, word_count); *run is its length. QR_NODE_NONE when no word fits. */
 qr_node_id qr_siblings_nearest(const qr_node_store *store, qr_node_id parent, const quire_token *words, uint32_t word_count,
                                uint32_t *run);

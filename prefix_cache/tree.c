@@ -6,19 +6,29 @@
 #include "prefix_cache/ghosts.h"
 #include "prefix_cache/pins.h"
 #include "prefix_cache/siblings.h"
+#include "prefix_cache/tree_internal.h"
 
 enum { TREE_ELSEWHERE_MAX = 32 };
 
 void qr_tree_init(qr_tree *tree, const qr_tree_config *config, qr_arena *arena) {
     QR_ASSERT(config->root_count > 0 && config->label_words > 0 && config->group_count > 0);
-    *tree = (qr_tree){.block_limit = config->block_count, .oldest_ghost = QR_NODE_NONE, .newest_ghost = QR_NODE_NONE};
+    uint64_t node_count = (uint64_t)config->block_count + config->ghost_count + config->stored_count;
+    QR_ASSERT(node_count < UINT32_C(1) << 31);
+    *tree = (qr_tree){.block_limit = config->block_count,
+                      .stored_limit = config->stored_count,
+                      .oldest_ghost = QR_NODE_NONE,
+                      .newest_ghost = QR_NODE_NONE,
+                      .first_unsaved = QR_NODE_NONE,
+                      .last_unsaved = QR_NODE_NONE};
     tree->store = (qr_node_store){.root_count = config->root_count,
-                                  .node_count = config->block_count + config->ghost_count,
+                                  .node_count = (uint32_t)node_count,
                                   .label_words = config->label_words,
-                                  .group_count = config->group_count};
+                                  .group_count = config->group_count,
+                                  .has_copies = config->stored_count > 0 || config->host_count > 0};
     qr_node_store_init(&tree->store, arena);
     qr_policy_init(&tree->policy, config->policy, arena);
     qr_leaves_init(&tree->leaves, config->block_count, &tree->policy, config->seed, arena);
+    qr_leaves_init(&tree->host_leaves, config->host_count, &tree->policy, config->seed + 1, arena);
     tree->pins = qr_arena_take(arena, QR_TREE_PINS_MAX, sizeof *tree->pins);
     tree->roots = qr_arena_take(arena, config->root_count, sizeof *tree->roots);
     if (!tree->roots) return;
@@ -37,19 +47,14 @@ qr_node_id qr_tree_find(const qr_tree *tree, qr_node_id parent, const quire_toke
     return qr_node_store_find(&tree->store, parent, label);
 }
 
-static qr_node_id tree_find_resident(const qr_tree *tree, qr_node_id parent, const quire_token *label) {
-    qr_node_id id = qr_tree_find(tree, parent, label);
-    return id != QR_NODE_NONE && qr_tree_is_resident(tree, id) ? id : QR_NODE_NONE;
-}
-
 /* Follows whole blocks down from `from`; returns how many, and the last in *node. */
 static uint32_t tree_descend(const qr_tree *tree, qr_node_id from, const quire_token *words, uint64_t blocks,
                              qr_node_id *node) {
     uint32_t count = 0;
     *node = from;
     while (count < blocks) {
-        qr_node_id child = tree_find_resident(tree, *node, words + (uint64_t)count * tree->store.label_words);
-        if (child == QR_NODE_NONE) break;
+        qr_node_id child = qr_tree_find(tree, *node, words + (uint64_t)count * tree->store.label_words);
+        if (child == QR_NODE_NONE || !qr_tree_is_resident(tree, child)) break;
         *node = child;
         count++;
     }
@@ -68,40 +73,62 @@ void qr_tree_find_prefix(const qr_tree *tree, uint32_t root, const quire_token *
                                            rest < label_words ? (uint32_t)rest : label_words, &match->tail_words);
 }
 
+/* These blocks go on below `id`, first resident and then stored. */
+static bool tree_continues(const qr_tree *tree, qr_node_id id, const quire_token *words, uint32_t blocks) {
+    uint32_t count = tree_descend(tree, id, words, blocks, &id);
+    words += (uint64_t)count * tree->store.label_words;
+    return count == blocks || qr_tree_find_stored(tree, id, words, blocks - count, &id) == blocks - count;
+}
+
 bool qr_tree_found_elsewhere(const qr_tree *tree, uint32_t root, const quire_token *words, uint32_t block_count) {
-    qr_node_id id = QR_NODE_NONE, last;
+    qr_node_id id = QR_NODE_NONE;
     for (int tries = 0; tries < TREE_ELSEWHERE_MAX; tries++) {
         id = qr_node_store_next(&tree->store, id, words);
         if (id == QR_NODE_NONE) return false;
-        if (tree->store.nodes[id].root == root || !qr_tree_is_resident(tree, id)) continue;
-        if (tree_descend(tree, id, words + tree->store.label_words, block_count - 1, &last) == block_count - 1) return true;
+        if (tree->store.nodes[id].root == root || qr_tree_is_ghost(tree, id)) continue;
+        if (tree_continues(tree, id, words + tree->store.label_words, block_count - 1)) return true;
     }
     return false;
 }
 
 /* ---- using ---- */
 
-/* Keeps the set of evictable leaves in step with one node. */
-static void tree_update_leaf(qr_tree *tree, qr_node_id id) {
+/* A stored node's slot takes nothing along: there is a record too, or nothing is stored below. */
+static bool tree_slot_can_go(const qr_tree *tree, qr_node_id id) {
+    const qr_node_copies *copies = &tree->store.copies[id];
+    return copies->host != QR_COPY_NONE && (copies->record != QR_COPY_NONE || copies->stored_children == QR_NODE_NONE);
+}
+
+static qr_leaves *tree_leaves_of(qr_tree *tree, const qr_node *node) {
+    return node->state == QR_NODE_STORED ? &tree->host_leaves : &tree->leaves;
+}
+
+void qr_tree_update_leaf(qr_tree *tree, qr_node_id id) {
     const qr_node *node = &tree->store.nodes[id];
-    bool evictable =
-        node->state == QR_NODE_RESIDENT && node->lock_count == 0 && node->pin_count == 0 && node->children == QR_NODE_NONE;
-    bool listed = node->leaf_slot != QR_NODE_NONE;
-    if (evictable && !listed) qr_leaves_insert(&tree->leaves, tree->store.nodes, id);
-    if (!evictable && listed) qr_leaves_remove(&tree->leaves, tree->store.nodes, id);
+    bool evictable = node->lock_count == 0 && node->pin_count == 0, listed = node->leaf_slot != QR_NODE_NONE;
+    if (node->state == QR_NODE_RESIDENT) evictable = evictable && node->children == QR_NODE_NONE;
+    else evictable = evictable && node->state == QR_NODE_STORED && tree_slot_can_go(tree, id);
+    if (evictable && !listed) qr_leaves_insert(tree_leaves_of(tree, node), tree->store.nodes, id);
+    if (!evictable && listed) qr_leaves_remove(tree_leaves_of(tree, node), tree->store.nodes, id);
+}
+
+void qr_tree_leave_leaves(qr_tree *tree, qr_node_id id) {
+    const qr_node *node = &tree->store.nodes[id];
+    if (node->leaf_slot != QR_NODE_NONE) qr_leaves_remove(tree_leaves_of(tree, node), tree->store.nodes, id);
 }
 
 void qr_tree_lock(qr_tree *tree, qr_node_id id) {
-    QR_ASSERT(qr_tree_is_resident(tree, id));
-    if (tree->store.nodes[id].lock_count++ == 0) tree_update_leaf(tree, id);
+    QR_ASSERT(qr_tree_is_resident(tree, id) || qr_tree_is_stored(tree, id));
+    if (tree->store.nodes[id].lock_count++ == 0) qr_tree_update_leaf(tree, id);
 }
 
 void qr_tree_unlock(qr_tree *tree, qr_node_id id) {
     qr_node *node = &tree->store.nodes[id];
-    QR_ASSERT(node->state == QR_NODE_RESIDENT && node->lock_count > 0);
+    QR_ASSERT(!qr_node_is_root(&tree->store, id) && node->lock_count > 0);
     if (--node->lock_count > 0) return;
     qr_policy_release(&tree->policy, node);
-    tree_update_leaf(tree, id);
+    if (node->state == QR_NODE_GHOST) qr_ghosts_let_go(tree, id);
+    else qr_tree_update_leaf(tree, id);
 }
 
 void qr_tree_touch(qr_tree *tree, qr_node_id id) {
@@ -109,12 +136,13 @@ void qr_tree_touch(qr_tree *tree, qr_node_id id) {
     qr_policy_touch(&tree->policy, &tree->store.nodes[id]);
 }
 
+bool qr_tree_seen_twice(const qr_tree *tree, qr_node_id id) { return qr_policy_seen_twice(&tree->store.nodes[id]); }
+
 void qr_tree_mark_end(qr_tree *tree, qr_node_id id) {
     if (!qr_node_is_root(&tree->store, id)) qr_policy_mark_end(&tree->policy, &tree->store.nodes[id]);
 }
 
-/* A node for a new child; the oldest ghost makes room when there is none. */
-static qr_node_id tree_new_node(qr_tree *tree, qr_node_id parent, const quire_token *label) {
+qr_node_id qr_tree_new_node(qr_tree *tree, qr_node_id parent, const quire_token *label) {
     if (tree->store.free_head == QR_NODE_NONE) qr_ghosts_drop(tree, tree->oldest_ghost);
     qr_node_id id = qr_node_store_alloc(&tree->store);
     const qr_node *above = &tree->store.nodes[parent];
@@ -130,19 +158,29 @@ static qr_node_id tree_new_node(qr_tree *tree, qr_node_id parent, const quire_to
     return id;
 }
 
-qr_node_id qr_tree_insert(qr_tree *tree, qr_node_id parent, const quire_token *label, const quire_block_id *blocks) {
-    if (tree->resident_count == tree->block_limit) return QR_NODE_NONE;
+/* The node of a child that is not resident, out of every list. */
+static qr_node_id tree_take_node(qr_tree *tree, qr_node_id parent, const quire_token *label) {
     qr_node_id id = qr_tree_find(tree, parent, label);
-    if (id == QR_NODE_NONE) id = tree_new_node(tree, parent, label);
+    if (id == QR_NODE_NONE) return qr_tree_new_node(tree, parent, label);
+    if (qr_tree_is_stored(tree, id)) qr_stored_unlink(tree, id);
     else qr_ghosts_unlink(tree, id);
+    return id;
+}
+
+qr_node_id qr_tree_insert(qr_tree *tree, qr_node_id parent, const quire_token *label, const quire_block_id *blocks) {
+    QR_ASSERT(qr_node_is_root(&tree->store, parent) || qr_tree_is_resident(tree, parent));
+    if (tree->resident_count == tree->block_limit) return QR_NODE_NONE;
+    qr_node_id id = tree_take_node(tree, parent, label);
     qr_node *node = &tree->store.nodes[id];
     memcpy(qr_node_blocks(&tree->store, id), blocks, tree->store.group_count * sizeof *blocks);
     node->state = QR_NODE_RESIDENT;
-    node->lock_count = 1;
+    node->cause = 0;
+    node->lock_count++;
     qr_siblings_insert(&tree->store, id);
     tree->roots[node->root].resident_count++;
     tree->resident_count++;
-    if (!qr_node_is_root(&tree->store, parent)) tree_update_leaf(tree, parent);
+    if (!qr_node_is_root(&tree->store, parent)) qr_tree_update_leaf(tree, parent);
+    if (tree->store.copies && qr_tree_record(tree, id) == QR_COPY_NONE) qr_tree_list_unsaved(tree, id);
     qr_tree_touch(tree, id);
     return id;
 }
@@ -151,7 +189,7 @@ void qr_tree_add_pin_count(qr_tree *tree, qr_node_id id, int change) {
     qr_node *nodes = tree->store.nodes;
     for (; !qr_node_is_root(&tree->store, id); id = nodes[id].parent) {
         nodes[id].pin_count = (uint16_t)(nodes[id].pin_count + change);
-        tree_update_leaf(tree, id);
+        qr_tree_update_leaf(tree, id);
     }
 }
 
@@ -162,40 +200,56 @@ qr_node_id qr_tree_victim(qr_tree *tree) {
     return qr_leaves_worst(&tree->leaves, tree->store.nodes);
 }
 
-/* Takes a resident node without children out of its parent's order and the counts. */
-static void tree_detach(qr_tree *tree, qr_node_id id) {
+void qr_tree_detach(qr_tree *tree, qr_node_id id) {
     const qr_node *node = &tree->store.nodes[id];
+    qr_tree_leave_leaves(tree, id);
+    qr_tree_unlist_unsaved(tree, id);
     qr_siblings_remove(&tree->store, id);
     tree->roots[node->root].resident_count--;
     tree->resident_count--;
-    if (!qr_node_is_root(&tree->store, node->parent)) tree_update_leaf(tree, node->parent);
+    if (!qr_node_is_root(&tree->store, node->parent)) qr_tree_update_leaf(tree, node->parent);
 }
 
 void qr_tree_evict(qr_tree *tree, qr_node_id id) {
-    QR_ASSERT(tree->store.nodes[id].leaf_slot != QR_NODE_NONE);
-    qr_leaves_remove(&tree->leaves, tree->store.nodes, id);
-    tree_detach(tree, id);
-    qr_ghosts_push(tree, id);
+    QR_ASSERT(qr_tree_is_resident(tree, id) && tree->store.nodes[id].leaf_slot != QR_NODE_NONE);
+    qr_tree_detach(tree, id);
+    qr_ghosts_push(tree, id, QR_GHOST_EVICTED);
 }
 
-/* A resident node of the namespace without resident children; any will do. */
-static qr_node_id tree_some_leaf(const qr_tree *tree, uint32_t root) {
-    qr_node_id id = root;
-    while (tree->store.nodes[id].children != QR_NODE_NONE) id = tree->store.nodes[id].children;
-    return id;
+/* ---- forgetting ---- */
+
+/* From `id` down, a node with neither resident nor stored children; any will do. */
+static qr_node_id tree_some_leaf(const qr_tree *tree, qr_node_id id) {
+    for (;;) {
+        qr_node_id child = tree->store.nodes[id].children;
+        if (child == QR_NODE_NONE && qr_tree_has_stored_children(tree, id)) child = tree->store.copies[id].stored_children;
+        if (child == QR_NODE_NONE) return id;
+        id = child;
+    }
+}
+
+static void tree_forget_node(qr_tree *tree, qr_node_id id) {
+    if (qr_tree_is_stored(tree, id)) qr_stored_unlink(tree, id);
+    else qr_tree_detach(tree, id);
+    qr_node_store_unlink(&tree->store, id);
+    qr_node_store_free(&tree->store, id);
+}
+
+static bool tree_has_copies(const qr_tree *tree, qr_node_id id) {
+    return qr_tree_host(tree, id) != QR_COPY_NONE || qr_tree_record(tree, id) != QR_COPY_NONE;
 }
 
 void qr_tree_forget(qr_tree *tree, uint32_t root, qr_tree_release *release, qr_tree_release_copies *copies, void *owner) {
-    (void)copies;
+    qr_node_id parent;
     QR_ASSERT(root < tree->store.root_count);
     qr_pins_drop_root(tree, root);
-    for (qr_node_id id = tree_some_leaf(tree, root); id != root; id = tree_some_leaf(tree, root)) {
-        release(owner, qr_tree_blocks(tree, id));
-        tree->store.nodes[id].lock_count = 0;
-        if (tree->store.nodes[id].leaf_slot != QR_NODE_NONE) qr_leaves_remove(&tree->leaves, tree->store.nodes, id);
-        tree_detach(tree, id);
-        qr_node_store_unlink(&tree->store, id);
-        qr_node_store_free(&tree->store, id);
+    for (qr_node_id id = tree_some_leaf(tree, root); id != root; id = tree_some_leaf(tree, parent)) {
+        bool stored = qr_tree_is_stored(tree, id);
+        parent = qr_tree_parent(tree, id);
+        if (!stored) release(owner, qr_tree_blocks(tree, id));
+        if (copies && (stored || tree_has_copies(tree, id)))
+            copies(owner, id, qr_tree_host(tree, id), qr_tree_record(tree, id));
+        tree_forget_node(tree, id);
     }
     qr_ghosts_drop_root(tree, root);
 }
