@@ -31,6 +31,7 @@ enum { KEY_RAW = 300, KEY_IGNORE_EOS, EVENTS_MAX = 16, REQUEST_ID = 1 };
 typedef struct run_args {
     qr_settings_parser parser;
     qr_sampling_options answer;
+    const qr_kv_parts *parts; /* what the engine is made over */
     const char *prompt;
     bool raw, ignore_eos;
 } run_args;
@@ -242,8 +243,8 @@ static error_t run_option(int key, char *argument, struct argp_state *state) {
     return 0;
 }
 
-int qr_command_run(int argc, char **argv) {
-    run_args args = {0};
+int qr_command_run(int argc, char **argv, const qr_kv_parts *parts) {
+    run_args args = {.parts = parts};
     qr_settings settings;
     quire_error error;
     qr_sampling_options_init(&args.answer);

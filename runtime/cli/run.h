@@ -2,5 +2,8 @@
 #ifndef QR_CLI_RUN_H
 #define QR_CLI_RUN_H
 
-int qr_command_run(int argc, char **argv);
+#include "runtime/kv/kv_parts.h"
+
+/* parts: of the engine (commands.h). */
+int qr_command_run(int argc, char **argv, const qr_kv_parts *parts);
 #endif

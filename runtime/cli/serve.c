@@ -30,6 +30,7 @@
 enum { PATH_BYTES = 512 };
 
 typedef struct daemon_state {
+    const qr_kv_parts *parts; /* what the engine is made over */
     qr_settings settings;
     char socket[PATH_BYTES];
     qr_log log;
@@ -182,7 +183,7 @@ static quire_status serve_settings(qr_settings_parser *parser, daemon_state *d) 
     return status;
 }
 
-int qr_command_serve(int argc, char **argv) {
+int qr_command_serve(int argc, char **argv, const qr_kv_parts *parts) {
     qr_settings_parser parser;
     qr_settings_parser_init(&parser, QR_SETTINGS_ENGINE | QR_SETTINGS_DAEMON);
     struct argp argp = {.parser = serve_option,
@@ -190,7 +191,7 @@ int qr_command_serve(int argc, char **argv) {
                                "SIGTERM drains: running answers finish, new requests get 503. A second signal ends at once.",
                         .children = parser.children};
     qr_command_line_parse(&argp, argc, argv, &parser);
-    daemon_state d = {0};
+    daemon_state d = {.parts = parts};
     int code = serve_settings(&parser, &d) == QUIRE_OK ? daemon_run(&d) : qr_terminal_fail("serve", &d.error);
     qr_settings_parser_deinit(&parser);
     return code;
