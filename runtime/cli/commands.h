@@ -2,7 +2,7 @@
 #ifndef QR_CLI_COMMANDS_H
 #define QR_CLI_COMMANDS_H
 
-#include "runtime/kv/kv_parts.h"
+#include "runtime/engine/engine_parts.h"
 
 /* parts: what the engine of `serve` or `run` is made over (runtime/engine/engine_parts.h); all zero: its own. Device and store
  * are taken by the one engine that a process makes. Returns the exit code. */

@@ -2,7 +2,7 @@
 #ifndef QR_CLI_RUN_H
 #define QR_CLI_RUN_H
 
-#include "runtime/kv/kv_parts.h"
+#include "runtime/engine/engine_parts.h"
 
 /* parts: of the engine (commands.h). */
 int qr_command_run(int argc, char **argv, const qr_kv_parts *parts);
