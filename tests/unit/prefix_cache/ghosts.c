@@ -32,3 +32,21 @@ Test(prefix_cache_ghosts, check_finds_a_wrong_count) {
     rig->tree.roots[2].ghost_count--;
     tree_rig_destroy(rig);
 }
+
+Test(prefix_cache_ghosts, check_finds_a_parent_before_its_child) {
+    tree_rig *rig = tree_rig_create(QUIRE_KV_LRU, 8, 8);
+    const quire_token words[2 * RIG_LABEL] = {1, 1, 1, 1, 2, 2, 2, 2};
+    qr_node_id child = tree_rig_run(rig, 0, words, 2 * RIG_LABEL), parent = qr_tree_parent(&rig->tree, child);
+    qr_tree_evict(&rig->tree, child);
+    qr_tree_evict(&rig->tree, parent);
+    cr_assert(qr_ghosts_check(&rig->tree) && rig->tree.oldest_ghost == child);
+    qr_node *nodes = rig->tree.store.nodes;
+    nodes[parent].previous = QR_NODE_NONE, nodes[parent].next = child;
+    nodes[child].previous = parent, nodes[child].next = QR_NODE_NONE;
+    rig->tree.oldest_ghost = parent, rig->tree.newest_ghost = child;
+    cr_assert(!qr_ghosts_check(&rig->tree));
+    nodes[child].previous = QR_NODE_NONE, nodes[child].next = parent;
+    nodes[parent].previous = child, nodes[parent].next = QR_NODE_NONE;
+    rig->tree.oldest_ghost = child, rig->tree.newest_ghost = parent;
+    tree_rig_destroy(rig);
+}

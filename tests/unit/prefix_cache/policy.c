@@ -72,3 +72,20 @@ Test(prefix_cache_policy, lru_counts_the_end_of_use) {
     qr_policy_release(&policy, &first);
     cr_assert(qr_policy_before(&policy, &second, &first));
 }
+
+Test(prefix_cache_policy, knows_whether_somebody_came_back) {
+    for (int kind = QUIRE_KV_DLFU; kind <= QUIRE_KV_LRU; kind++) {
+        qr_policy policy = policy_of((quire_kv_policy)kind);
+        qr_node node = {.hash = 1};
+        cr_assert(!qr_policy_seen_twice(&node));
+        qr_policy_touch(&policy, &node);
+        qr_policy_release(&policy, &node);
+        cr_assert(!qr_policy_seen_twice(&node), "released and not touched again");
+        policy.now_us += (uint64_t)(10 * policy.horizon_s * 1e6);
+        qr_policy_touch(&policy, &node);
+        cr_assert(qr_policy_seen_twice(&node));
+        policy.now_us += (uint64_t)(40 * policy.horizon_s * 1e6);
+        qr_policy_touch(&policy, &node);
+        cr_assert_eq(qr_policy_seen_twice(&node), kind == QUIRE_KV_LRU, "dlfu forgets");
+    }
+}

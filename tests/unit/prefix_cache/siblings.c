@@ -41,3 +41,24 @@ Test(prefix_cache_siblings, an_empty_set_has_no_nearest) {
     cr_assert_eq(run, 0);
     tree_rig_destroy(rig);
 }
+
+Test(prefix_cache_siblings, a_walk_meets_every_child_in_label_order) {
+    tree_rig *rig = tree_rig_create(QUIRE_KV_LRU, CHILDREN, CHILDREN);
+    qr_random random = {5};
+    cr_assert_eq(qr_siblings_first(&rig->tree.store, 0), QR_NODE_NONE);
+    for (int i = 0; i < CHILDREN; i++) {
+        quire_token words[RIG_LABEL];
+        for (int k = 0; k < RIG_LABEL; k++) words[k] = (quire_token)qr_random_below(&random, 6) - 3;
+        tree_rig_run(rig, 0, words, RIG_LABEL);
+    }
+    const qr_node_store *store = &rig->tree.store;
+    uint32_t count = 1;
+    qr_node_id id = qr_siblings_first(store, 0), next;
+    for (; (next = qr_siblings_next(store, id)) != QR_NODE_NONE; id = next, count++) {
+        const quire_token *a = qr_node_label(store, id), *b = qr_node_label(store, next);
+        uint32_t run = run_of(a, b, RIG_LABEL);
+        cr_assert(run < RIG_LABEL && a[run] < b[run]);
+    }
+    cr_assert_eq(count, rig->tree.resident_count);
+    tree_rig_destroy(rig);
+}

@@ -5,10 +5,16 @@
 #include <string.h>
 
 tree_rig *tree_rig_create(quire_kv_policy policy, uint32_t blocks, uint32_t ghosts) {
+    return tree_rig_create_tiers(policy, blocks, ghosts, 0, 0);
+}
+
+tree_rig *tree_rig_create_tiers(quire_kv_policy policy, uint32_t blocks, uint32_t ghosts, uint32_t stored, uint32_t slots) {
     tree_rig *rig = calloc(1, sizeof *rig);
     qr_tree_config config = {.root_count = RIG_ROOTS,
                              .block_count = blocks,
                              .ghost_count = ghosts,
+                             .stored_count = stored,
+                             .host_count = slots,
                              .label_words = RIG_LABEL,
                              .group_count = 2,
                              .policy = policy,
@@ -75,4 +81,25 @@ uint32_t tree_rig_match(const tree_rig *rig, uint32_t root, const quire_token *w
     qr_tree_match match;
     qr_tree_find_prefix(&rig->tree, root, words, count, &match);
     return match.block_count;
+}
+
+void tree_rig_demote(tree_rig *rig, qr_node_id id, uint32_t host, uint32_t record) {
+    if (host != QR_COPY_NONE) qr_tree_set_host(&rig->tree, id, host);
+    if (record != QR_COPY_NONE) qr_tree_set_record(&rig->tree, id, record);
+    cr_assert(qr_tree_demote(&rig->tree, id));
+}
+
+qr_node_id tree_rig_store(tree_rig *rig, uint32_t root, const quire_token *words, uint32_t count, uint32_t first_record) {
+    qr_node_id tip = root;
+    for (uint32_t at = 0; at + RIG_LABEL <= count; at += RIG_LABEL, first_record++) {
+        qr_node_id node = qr_tree_insert_stored(&rig->tree, tip, words + at, first_record);
+        if (node == QR_NODE_NONE) node = qr_tree_find(&rig->tree, tip, words + at);
+        cr_assert_neq(node, QR_NODE_NONE);
+        tip = node;
+    }
+    return tip;
+}
+
+void tree_rig_lock_up(tree_rig *rig, qr_node_id tip) {
+    for (; tip >= RIG_ROOTS; tip = qr_tree_parent(&rig->tree, tip)) qr_tree_lock(&rig->tree, tip);
 }
