@@ -187,8 +187,8 @@ QUIRE_API const quire_block_id *quire_kv_seq_table(const quire_kv *kv, quire_seq
  * to its front, while the owner computes from the front: where the two meet, the loaded blocks are committed. So a load that
  * is given up has cost almost nothing.
  *
- *   seq_attach -> seq_reserve (all of the prompt) -> load_plan -> load_begin -> { poll; compute up to load_state.front;
- *   load_take }* until not active
+ *   seq_attach -> seq_reserve (all of the prompt) -> load_plan -> load_begin -> { poll; load_take; say how far is computed
+ *   next (load_computing), at most load_state.front_tokens; compute; commit }* until not active
  *
  * A load only ever fills blocks that its sequence holds, all of them since before it began, so no load waits for another. */
 
@@ -219,6 +219,9 @@ typedef struct quire_kv_load_state {
     bool failed;                       /* a record did not prove itself, or could not be read: the rest must be computed */
 } quire_kv_load_state;
 QUIRE_API void quire_kv_load_get_state(const quire_kv *kv, quire_seq_id seq, quire_kv_load_state *state);
+/* The owner computes up to token_count next (at most front_tokens): what lies before is not loaded into any more. Until it is
+ * said again, or load_take is called. A commit of tokens behind front_tokens may be refused (INVALID). */
+QUIRE_API void quire_kv_load_computing(quire_kv *kv, quire_seq_id seq, uint32_t token_count);
 
 /* Commits loaded blocks that begin exactly where the committed tokens end. Returns the tokens gained, 0 when the two have not
  * met. No row of this sequence may be under way. */
