@@ -1,0 +1,102 @@
+"""What the disk tier costs when nothing is ever reused: throughput, processor time and instructions, on and off, in pairs.
+
+Every prompt is new. One pair is the same work on a server with the tier and on one without, in alternating order. Processor time
+counts until the last block is written, so that work put off is not work saved. Instructions are counted where the machine has
+counters (perf); a virtual machine often has none, then that field is null.
+"""
+import concurrent.futures
+import random
+import re
+import signal
+import subprocess
+import time
+
+import cached_conversation
+import figures
+import servers
+
+
+class Instructions:
+    """Instructions of a process, all threads, user and kernel, by perf stat while it is open."""
+
+    def __init__(self, pid):
+        self.count = None
+        self.command = ["perf", "stat", "-x", ",", "-e", "instructions", "-p", str(pid)]
+
+    def __enter__(self):
+        try:
+            self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        except FileNotFoundError:
+            self.process = None
+        time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_):
+        if not self.process:
+            return
+        self.process.send_signal(signal.SIGINT)
+        found = re.search(r"^(\d+),", self.process.communicate()[1], re.M)
+        self.count = int(found.group(1)) if found else None
+
+
+class Side:
+    def __init__(self, server, options):
+        self.server, self.options = server, options
+        self.tokens_per_s, self.cpu_s, self.instructions, self.cached = [], [], [], 0
+        self.written_tokens = 0
+
+    def measure(self, prompts):
+        before = self.server.cpu_seconds()
+        with Instructions(self.server.process.pid) as counter:
+            begun = time.monotonic()
+            with concurrent.futures.ThreadPoolExecutor(self.options.at_once) as pool:
+                answers = list(pool.map(lambda prompt: self.server.complete(prompt, self.options.answer_tokens), prompts))
+            seconds = time.monotonic() - begun
+            if self.server.disk:
+                self.written_tokens = cached_conversation.wait_written(self.server, 0)
+        self.tokens_per_s.append(sum(answer.prompt_tokens + len(answer.tokens) for answer in answers) / seconds)
+        self.cpu_s.append(self.server.cpu_seconds() - before)
+        self.instructions.append(counter.count)
+        self.cached += sum(answer.cached_tokens for answer in answers)
+
+
+def report(policy, on, off):
+    row = {"bench": "zero_reuse", "disk_write": policy, "pairs": len(on.cpu_s), "cached_tokens": on.cached + off.cached,
+           "stored_tokens": on.written_tokens}
+    for name, side in (("on", on), ("off", off)):
+        row[f"{name}_tokens_per_s"] = round(figures.percentile(side.tokens_per_s, 50), 1)
+        row[f"{name}_cpu_s"] = round(figures.percentile(side.cpu_s, 50), 3)
+    row["throughput"] = figures.pair_ratio(on.tokens_per_s, off.tokens_per_s)
+    row["cpu_time"] = figures.pair_ratio(on.cpu_s, off.cpu_s)
+    counted = all(on.instructions + off.instructions)
+    row["instructions"] = figures.pair_ratio(on.instructions, off.instructions) if counted else None
+    return row
+
+
+def run_policy(policy, options, emit, quiet):
+    source = random.Random(f"{options.seed} {policy}")
+
+    def prompts():
+        return [[source.randrange(*options.token_range) for _ in range(options.cold_tokens)] for _ in range(options.cold_requests)]
+
+    with servers.scratch(options) as folder:
+        flags = ["--context", "4096"]
+        blocks = options.at_once * (options.cold_tokens + options.answer_tokens) // 16 * 2
+        on = Side(servers.Quire("on", options, folder / "on", *flags, "--disk-write", policy, disk=folder / "cache",
+                                pool_blocks=blocks), options)
+        off = Side(servers.Quire("off", options, folder / "off", *flags, pool_blocks=blocks), options)
+        with servers.running(on.server, off.server):
+            for pair in range(-1, options.rounds or 12):
+                batch = prompts()
+                for side in (on, off) if pair % 2 else (off, on):
+                    with quiet():
+                        side.measure(batch)
+                if pair < 0:  # warm-up
+                    for side in (on, off):
+                        side.tokens_per_s, side.cpu_s, side.instructions = [], [], []
+        emit(report(policy, on, off))
+
+
+def run(options, emit, quiet):
+    for policy in options.policies.split(","):
+        run_policy(policy, options, emit, quiet)
