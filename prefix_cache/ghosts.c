@@ -48,10 +48,16 @@ static void ghosts_unlink_by_root(qr_tree *tree, qr_node_id id) {
     node->left = node->right = QR_NODE_NONE;
 }
 
+/* Neither copies nor stored children. */
+static bool ghosts_has_nothing(const qr_tree *tree, qr_node_id id) {
+    const qr_node_copies *copies = tree->store.copies;
+    return !copies ||
+           (copies[id].stored_children == QR_NODE_NONE && copies[id].host == QR_COPY_NONE && copies[id].record == QR_COPY_NONE);
+}
+
 void qr_ghosts_push(qr_tree *tree, qr_node_id id, qr_ghost_cause cause) {
     qr_node *node = &tree->store.nodes[id];
-    QR_ASSERT(node->children == QR_NODE_NONE && node->pin_count == 0 && !qr_tree_has_stored_children(tree, id));
-    QR_ASSERT(qr_tree_host(tree, id) == QR_COPY_NONE && qr_tree_record(tree, id) == QR_COPY_NONE);
+    QR_ASSERT(node->children == QR_NODE_NONE && node->pin_count == 0 && ghosts_has_nothing(tree, id));
     node->state = QR_NODE_GHOST;
     node->cause = (uint8_t)cause;
     if (ghosts_held(node)) tree->held_count++;

@@ -99,17 +99,22 @@ static bool tree_slot_can_go(const qr_tree *tree, qr_node_id id) {
     return copies->host != QR_COPY_NONE && (copies->record != QR_COPY_NONE || copies->stored_children == QR_NODE_NONE);
 }
 
+static bool tree_evictable(const qr_tree *tree, const qr_node *node, qr_node_id id) {
+    if (node->lock_count > 0 || node->pin_count > 0) return false;
+    if (node->state == QR_NODE_RESIDENT) return node->children == QR_NODE_NONE;
+    return node->state == QR_NODE_STORED && tree_slot_can_go(tree, id);
+}
+
 static qr_leaves *tree_leaves_of(qr_tree *tree, const qr_node *node) {
     return node->state == QR_NODE_STORED ? &tree->host_leaves : &tree->leaves;
 }
 
 void qr_tree_update_leaf(qr_tree *tree, qr_node_id id) {
     const qr_node *node = &tree->store.nodes[id];
-    bool evictable = node->lock_count == 0 && node->pin_count == 0, listed = node->leaf_slot != QR_NODE_NONE;
-    if (node->state == QR_NODE_RESIDENT) evictable = evictable && node->children == QR_NODE_NONE;
-    else evictable = evictable && node->state == QR_NODE_STORED && tree_slot_can_go(tree, id);
-    if (evictable && !listed) qr_leaves_insert(tree_leaves_of(tree, node), tree->store.nodes, id);
-    if (!evictable && listed) qr_leaves_remove(tree_leaves_of(tree, node), tree->store.nodes, id);
+    bool evictable = tree_evictable(tree, node, id);
+    if (evictable == (node->leaf_slot != QR_NODE_NONE)) return;
+    if (evictable) qr_leaves_insert(tree_leaves_of(tree, node), tree->store.nodes, id);
+    else qr_leaves_remove(tree_leaves_of(tree, node), tree->store.nodes, id);
 }
 
 void qr_tree_leave_leaves(qr_tree *tree, qr_node_id id) {
@@ -203,7 +208,7 @@ qr_node_id qr_tree_victim(qr_tree *tree) {
 void qr_tree_detach(qr_tree *tree, qr_node_id id) {
     const qr_node *node = &tree->store.nodes[id];
     qr_tree_leave_leaves(tree, id);
-    qr_tree_unlist_unsaved(tree, id);
+    if (node->cause & QR_NODE_UNSAVED) qr_tree_unlist_unsaved(tree, id);
     qr_siblings_remove(&tree->store, id);
     tree->roots[node->root].resident_count--;
     tree->resident_count--;
