@@ -298,6 +298,65 @@ typedef struct quire_kv_tiers_stats {
 } quire_kv_tiers_stats;
 QUIRE_API void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats);
 
+/* ---- a folder of the disk tier, from outside ----
+ *
+ * For tools. Needs no manager, reads also while a daemon has the folder open, and changes nothing but for quire_kv_store_clear.
+ * Any thread; what is handed to a visitor is borrowed until it returns. */
+
+typedef struct quire_kv_disk_plan {
+    uint64_t record_bytes;  /* one block of every group on disk, header and all */
+    uint64_t cap_min_bytes; /* the smallest disk_max_bytes that can be served */
+    uint32_t block_max;     /* blocks that disk_max_bytes holds at most; 0: it is too small */
+} quire_kv_disk_plan;
+/* What the disk tier of a config comes to. Pure; zeros without one. */
+QUIRE_API void quire_kv_plan_disk(const quire_kv_config *config, quire_kv_disk_plan *plan);
+
+typedef struct quire_kv_store_segment {
+    const char *file; /* name in the folder */
+    uint64_t file_bytes, id;
+    uint64_t weights_fingerprint, layout_fingerprint, numerics_fingerprint, adapter_fingerprint;
+    uint32_t slot_count, block_tokens;
+    bool sealed; /* has its index: nothing will be added */
+} quire_kv_store_segment;
+
+typedef struct quire_kv_store_record {
+    const char *file;
+    uint64_t offset, record_bytes;  /* of its header; on disk, header and all */
+    uint64_t serial, parent_serial; /* 0: first block of a prompt */
+    uint32_t depth, block_tokens;
+    const void *namespace_key;
+    size_t namespace_bytes;
+} quire_kv_store_record;
+
+typedef enum quire_kv_store_flaw {
+    QUIRE_KV_FLAW_DAMAGED,   /* does not hold, and was complete */
+    QUIRE_KV_FLAW_UNFINISHED /* does not hold, in a segment that is not sealed: a write that was cut off or is under way */
+} quire_kv_store_flaw;
+
+typedef struct quire_kv_store_visitor {
+    void *context;
+    /* Each may be NULL. A segment comes before its records. A file that is no readable segment is a flaw. */
+    void (*segment)(void *context, const quire_kv_store_segment *segment);
+    void (*record)(void *context, const quire_kv_store_record *record);
+    void (*flaw)(void *context, quire_kv_store_flaw flaw, const char *file, uint64_t offset, const char *reason);
+} quire_kv_store_visitor;
+
+typedef struct quire_kv_store_summary {
+    bool in_use;    /* a daemon has the folder */
+    uint64_t owner; /* its process id */
+    uint32_t segment_count;
+    uint64_t file_bytes, record_count, damaged_count, unfinished_count;
+} quire_kv_store_summary;
+
+/* Reads the headers of all records, and with `payloads` also everything else of them, checksums and all. Errors: IO (the folder
+ * cannot be read), NO_MEMORY. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_store_inspect(const char *folder, bool payloads,
+                                                               const quire_kv_store_visitor *visitor,
+                                                               quire_kv_store_summary *summary, quire_error *error);
+/* Removes every segment. Errors: BUSY (a daemon has it: the process), IO. */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_store_clear(const char *folder, uint32_t *segments, uint64_t *bytes,
+                                                             quire_error *error);
+
 /* ---- memory ---- */
 
 /* Base address and stride of a group's pool; block b starts at base + b * stride. NULL without storage. */
