@@ -167,7 +167,7 @@ static size_t take_bytes(char *bytes, size_t one, size_t count, void *context) {
 
 /* ---- one exchange ---- */
 
-static void exchange_prepare(exchange *x, const char *path, const char *body) {
+static void exchange_prepare(exchange *x, const char *method, const char *path, const char *body) {
     CURL *easy = x->client->easy;
     char url[256];
     snprintf(url, sizeof url, "http://localhost%s", path);
@@ -175,6 +175,7 @@ static void exchange_prepare(exchange *x, const char *path, const char *body) {
     if (body) curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
     if (body) curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
     else curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, x);
     x->client->refusal[0] = 0;
     x->begin_us = qr_clock_us();
@@ -201,13 +202,13 @@ static CURLcode exchange_drive(exchange *x, bool *interrupted) {
     return result;
 }
 
-static quire_status exchange_run(exchange *x, const char *path, const json_t *body, long *code, bool *interrupted,
-                                 quire_error *error) {
+static quire_status exchange_run(exchange *x, const char *method, const char *path, const json_t *body, long *code,
+                                 bool *interrupted, quire_error *error) {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     *code = 0;
     *interrupted = false;
     if (body && !text) return qr_fail(error, QUIRE_NO_MEMORY, NULL, QR_NO_OFFSET, "no memory for the request");
-    exchange_prepare(x, path, text);
+    exchange_prepare(x, method, path, text);
     CURLcode result = exchange_drive(x, interrupted);
     curl_easy_getinfo(x->client->easy, CURLINFO_RESPONSE_CODE, code);
     free(text);
@@ -229,10 +230,15 @@ const char *qr_chat_error_message(const json_t *reply) {
 
 quire_status qr_chat_client_call(qr_chat_client *client, const char *path, const json_t *body, json_t **reply, long *code,
                                  quire_error *error) {
+    return qr_chat_client_request(client, body ? "POST" : "GET", path, body, reply, code, error);
+}
+
+quire_status qr_chat_client_request(qr_chat_client *client, const char *method, const char *path, const json_t *body,
+                                    json_t **reply, long *code, quire_error *error) {
     exchange x = {.client = client};
     bool interrupted = false;
     *reply = NULL;
-    quire_status status = exchange_run(&x, path, body, code, &interrupted, error);
+    quire_status status = exchange_run(&x, method, path, body, code, &interrupted, error);
     if (status == QUIRE_OK && interrupted) status = qr_fail(error, QUIRE_CANCELLED, NULL, QR_NO_OFFSET, "stopped");
     if (status == QUIRE_OK && x.body.bytes) *reply = json_loadb(x.body.bytes, x.body.size, JSON_ALLOW_NUL, NULL);
     exchange_deinit(&x);
@@ -264,7 +270,7 @@ quire_status qr_chat_client_stream(qr_chat_client *client, const json_t *body, q
     x.events.on_event = take_event;
     x.events.context = &x;
     long code = 0;
-    quire_status status = exchange_run(&x, "/v1/chat/completions", body, &code, &reply->interrupted, error);
+    quire_status status = exchange_run(&x, "POST", "/v1/chat/completions", body, &code, &reply->interrupted, error);
     if (status == QUIRE_OK && !reply->interrupted && !x.done) {
         if (reply_is_stream(&x)) status = qr_fail(error, QUIRE_IO, NULL, QR_NO_OFFSET, "the answer broke off");
         else status = stream_refused(&x, code, error);

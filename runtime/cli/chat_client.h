@@ -25,6 +25,10 @@ void qr_chat_client_destroy(qr_chat_client *client);
 QUIRE_MUST_CHECK quire_status qr_chat_client_call(qr_chat_client *client, const char *path, const json_t *body, json_t **reply,
                                                   long *code, quire_error *error);
 
+/* The same with any method; body NULL: none. */
+QUIRE_MUST_CHECK quire_status qr_chat_client_request(qr_chat_client *client, const char *method, const char *path,
+                                                     const json_t *body, json_t **reply, long *code, quire_error *error);
+
 typedef void qr_chat_text_fn(void *context, const char *text, size_t size);
 
 typedef struct qr_chat_reply {

@@ -131,6 +131,22 @@ static void write_spoiled(const char *folder) {
     finish(folder, "spoiled", &w, 0);
 }
 
+/* Two models that differ in nothing but their weights. Computing a block takes longer than reading it from a disk. */
+static void write_twin(const char *folder, const char *name, uint64_t seed) {
+    tiny_model m = tiny_model_of(QR_WEIGHT_Q8_0);
+    m.layers = 3;
+    m.embedding = 512;
+    m.heads = 8;
+    m.key_dim = m.value_dim = 64;
+    m.feed_forward = 2048;
+    m.context = 4096;
+    m.seed = seed;
+    gguf_writer w = {0};
+    tiny_model_keys(&m, &w);
+    tiny_model_tensors(&m, &w);
+    finish(folder, name, &w, 0);
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return fprintf(stderr, "usage: make_models FOLDER\n"), 64;
     write_headers(argv[1]);
@@ -138,5 +154,7 @@ int main(int argc, char **argv) {
     write_tiny(argv[1], "chat", "tokenizer.chat_template", chatml);
     write_tiny(argv[1], "odd_template", "tokenizer.chat_template", "{% import 'os' as os %}{{ os.name }}");
     write_spoiled(argv[1]);
+    write_twin(argv[1], "twin_a", 1);
+    write_twin(argv[1], "twin_b", 2);
     return 0;
 }
