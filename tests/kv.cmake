@@ -15,6 +15,15 @@ target_link_libraries(test_constant_hash_kv PRIVATE qr_kv qr_prefix_cache qr_blo
 add_test(NAME unit.kv_constant_hash COMMAND test_constant_hash_kv --jobs 2)
 set_tests_properties(unit.kv_constant_hash PROPERTIES TIMEOUT 120 LABELS "unit;prop;quick")
 
+file(GLOB constant_hash_tree_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/unit/prefix_cache/*.c
+  ${CMAKE_CURRENT_SOURCE_DIR}/prop/prefix_cache/tree_*.c)
+add_executable(test_constant_hash_prefix_cache ${constant_hash_tree_sources} ${PROJECT_SOURCE_DIR}/base/hash.c)
+qr_compile(test_constant_hash_prefix_cache)
+target_compile_definitions(test_constant_hash_prefix_cache PRIVATE QR_CONSTANT_HASH=1)
+target_link_libraries(test_constant_hash_prefix_cache PRIVATE qr_prefix_cache qr_blockmgr qr_base PkgConfig::CRITERION m)
+add_test(NAME unit.prefix_cache_constant_hash COMMAND test_constant_hash_prefix_cache --jobs 2)
+set_tests_properties(unit.prefix_cache_constant_hash PROPERTIES TIMEOUT 120 LABELS "unit;prop;quick")
+
 # The example is compiled as a stranger would, against the public headers only.
 add_executable(example_kv_prefix_reuse ${PROJECT_SOURCE_DIR}/examples/kv_prefix_reuse.c)
 target_compile_options(example_kv_prefix_reuse PRIVATE ${QUIRE_WARNINGS} ${QUIRE_SANITIZE_FLAGS})
