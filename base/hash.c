@@ -11,3 +11,5 @@ uint64_t qr_hash_bytes(const void *data, size_t size, uint64_t seed) {
     return XXH3_64bits_withSeed(data, size, seed);
 #endif
 }
+
+uint64_t qr_checksum_bytes(const void *data, size_t size) { return XXH3_64bits(data, size); }

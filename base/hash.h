@@ -8,6 +8,9 @@
 
 uint64_t qr_hash_bytes(const void *data, size_t size, uint64_t seed);
 
+/* XXH3-64 of bytes, to notice damage; not affected by QR_CONSTANT_HASH. */
+uint64_t qr_checksum_bytes(const void *data, size_t size);
+
 /* splitmix64's finaliser (Steele, Lea, Flood 2014): a bijection; not affected by QR_CONSTANT_HASH. */
 static inline uint64_t qr_mix64(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;

@@ -6,7 +6,7 @@
 # Both are made of the rooms' objects. Everything not marked QUIRE_API is hidden.
 include(CMakePackageConfigHelpers)
 
-set(QUIRE_KV_ROOMS qr_base qr_blockmgr qr_prefix_cache qr_attention qr_kv)
+set(QUIRE_KV_ROOMS qr_base qr_blockmgr qr_offload qr_prefix_cache qr_attention qr_kv)
 set(QUIRE_ROOMS qr_model qr_engine)
 set(QUIRE_KV_HEADERS kv.h status.h types.h)
 set(QUIRE_HEADERS engine.h model.h)

@@ -1,4 +1,4 @@
-/* record.h - the bytes of a record's header, a segment's header and its footer: encode and decode, nothing else.
+/* record.h - the bytes of a record's header: encode and decode, nothing else. Segments: segment_format.h.
  *
  * Pure functions over memory; little endian on disk; every length and offset is checked before use, so any bytes may be
  * given (tests/fuzz does). docs/KV_FILE_FORMAT.md is the same in words; a change here is a new QR_FORMAT_VERSION.
@@ -34,10 +34,18 @@ typedef struct qr_record_header {
     quire_token tokens[QR_RECORD_BLOCK_TOKENS_MAX];
 } qr_record_header;
 
+/* 32 bytes. */
+void qr_fingerprint_encode(const qr_fingerprint *fingerprint, unsigned char *at);
+qr_fingerprint qr_fingerprint_decode(const unsigned char *at);
+bool qr_fingerprint_equal(const qr_fingerprint *a, const qr_fingerprint *b);
+
 /* page [QR_RECORD_HEADER_BYTES]. */
 void qr_record_encode(const qr_record_header *header, unsigned char *page);
 /* DAMAGED (what does not hold), UNSUPPORTED (version). */
 QUIRE_MUST_CHECK quire_status qr_record_decode(const unsigned char *page, qr_record_header *header, quire_error *error);
+
+/* Where a decoded page has its token ids, as they are in memory here: put there what decode gave. */
+quire_token *qr_record_page_tokens(unsigned char *page);
 
 /* Digest of a block given its parent's; of a namespace key for the first. */
 uint64_t qr_record_root_digest(const void *namespace_key, size_t namespace_bytes);

@@ -62,7 +62,7 @@ typedef enum qr_store_refusal {
 const char *qr_store_refusal_name(qr_store_refusal refusal);
 
 typedef enum qr_store_event_kind {
-    QR_STORE_PUT_DONE, /* status OK: published. Else the record is gone already (IO, NO_SPACE) */
+    QR_STORE_PUT_DONE, /* status OK: published. Else the record is gone already (IO, NO_SPACE; NOT_FOUND: its parent went) */
     QR_STORE_GET_DONE, /* status OK: payload is valid and proved. IO, DAMAGED: the owner drops the record; NOT_FOUND: it was
                           dropped meanwhile. payload is NULL then */
     QR_STORE_LOST,     /* its space was needed (or its file is gone): the record is gone already */
@@ -76,6 +76,11 @@ typedef struct qr_store_event {
     uint64_t tag; /* GET_DONE: the caller's */
     quire_status status;
     void *payload; /* GET_DONE: [payload_bytes], the caller's until release */
+    /* GET_DONE with OK: what the record itself says it is, to be compared with what the owner wants; as long as payload. A
+     * store that keeps none leaves them NULL. */
+    const quire_token *tokens; /* [block_tokens] */
+    const void *namespace_key;
+    size_t namespace_bytes;
 } qr_store_event;
 
 typedef struct qr_store_stats {
@@ -93,8 +98,9 @@ typedef struct qr_store_stats {
     uint64_t lost_total, carried_total, erased_total;
     uint64_t corrupt_total, io_error_total;
     uint64_t index_records_total, index_bytes_total, index_reads_total, index_us_total; /* of open */
-    uint64_t budget_bytes, budget_left_bytes;                                           /* of today; budget 0: none is set */
-    bool space_short; /* cap, floor or budget is near: admit only what was used twice */
+    uint64_t index_orphans_total;             /* found without their parent, and dropped */
+    uint64_t budget_bytes, budget_left_bytes; /* of today; budget 0: none is set */
+    bool space_short;                         /* cap, floor or budget is near: admit only what was used twice */
 } qr_store_stats;
 
 /* A found record, parents before children. Returns the owner to note, or QR_OWNER_NONE to have it dropped. `foreign`: it is
@@ -119,7 +125,8 @@ typedef struct qr_store_ops {
     void (*release)(qr_store *store, void *payload);
     void (*touch)(qr_store *store, qr_record_id record); /* it was of use: space is made elsewhere first */
     /* The record is gone for the owner at once: no event but GET_DONE with NOT_FOUND of gets under way. erase: also its bytes,
-     * token ids and key, wherever they lie, as soon as the writer can (erasing counts what is left to do). */
+     * token ids and key, wherever they lie, as soon as the writer can (erasing counts what is left to do); without it they go
+     * when the segment is next cleaned, at close at the latest, and after a crash the record may be found again. */
     void (*drop)(qr_store *store, qr_record_id record, bool erase);
     uint32_t (*erasing)(const qr_store *store);
     void (*seal)(qr_store *store);

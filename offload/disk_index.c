@@ -1,0 +1,416 @@
+/* disk_index.c - a folder becomes a table: at open, before any thread runs.
+ *
+ * Per segment the header and the footer are read, two or three reads; a segment without a footer that holds is read whole and
+ * its records prove themselves. Then all records are sorted by serial, so that parents come before children, and each is
+ * taken when its parent was, with the same key, the right depth and digests. A serial that is there twice (a process ended
+ * while it carried the record) counts where it was written last.
+ *
+ * Nothing is changed before all headers are read: a file of an unknown version makes open fail, and stays. Files whose header
+ * does not hold are half made or damaged, and go. What the owner did not hear yet (tokens, keys) stays on the heap until index
+ * has told it: 56 bytes a record and 4 a token.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "offload/disk_internal.h"
+
+#define WINDOW_BYTES (8ull << 20)
+#define FOREIGN_FOOTER_MAX (64ull << 20)
+
+typedef enum found_kind { FOUND_OURS, FOUND_FOREIGN, FOUND_BAD, FOUND_UNREADABLE, FOUND_NOTHING } found_kind;
+
+typedef struct qr_found_segment {
+    found_kind kind;
+    uint64_t id, file_bytes;
+    qr_segment_header header;
+    uint32_t index; /* in the table */
+    bool sealed;
+    qr_footer footer; /* its bytes on the heap, without spare room; NULL: none */
+} found_segment;
+
+typedef struct found_record {
+    uint64_t serial;
+    uint32_t found, slot;
+} found_record;
+
+/* ---- headers ---- */
+
+static void read_header_page(qr_disk *disk, int fd, found_segment *found, quire_error *error) {
+    qr_disk_io *io = &disk->writer.io;
+    unsigned char *page = disk->writer.page;
+    if (io->files->ops->size(io->files, fd, &found->file_bytes, NULL) != QUIRE_OK) return;
+    found->kind = FOUND_BAD;
+    if (found->file_bytes < QR_SEGMENT_HEADER_BYTES) return;
+    found->kind = FOUND_UNREADABLE;
+    if (qr_disk_io_read_at(io, fd, page, QR_SEGMENT_HEADER_BYTES, 0, NULL) != QUIRE_OK) return;
+    quire_status status = qr_segment_header_decode(page, &found->header, error);
+    if (status == QUIRE_UNSUPPORTED) return;
+    bool holds = status == QUIRE_OK && found->header.id == found->id;
+    bool ours = holds && qr_fingerprint_equal(&found->header.fingerprint, &disk->config.fingerprint) &&
+                found->header.shape.block_tokens == disk->config.block_tokens &&
+                found->header.shape.payload_bytes == disk->config.payload_bytes &&
+                found->header.shape.slot_count <= disk->sizes.slots_max;
+    found->kind = !holds ? FOUND_BAD : ours ? FOUND_OURS : FOUND_FOREIGN;
+}
+
+/* UNSUPPORTED: an unknown version. */
+static quire_status read_header(qr_disk *disk, uint64_t id, found_segment *found, quire_error *error) {
+    qr_disk_io *io = &disk->writer.io;
+    char path[QR_SEGMENT_PATH_MAX];
+    int fd;
+    quire_error why = {0};
+    *found = (found_segment){.kind = FOUND_NOTHING, .id = id, .index = QR_SEGMENT_NONE};
+    if (!qr_segment_path(io->folder, id, path)) return QUIRE_OK;
+    if (io->files->ops->open(io->files, path, QR_FILE_READ, true, &fd, NULL) != QUIRE_OK) {
+        io->error_count++; /* a folder or a link of this name: left alone, and its id is not taken again */
+        return QUIRE_OK;
+    }
+    found->kind = FOUND_UNREADABLE;
+    read_header_page(disk, fd, found, &why);
+    io->files->ops->close(io->files, fd);
+    if (why.status == QUIRE_UNSUPPORTED) return qr_fail(error, QUIRE_UNSUPPORTED, path, why.offset, "%s", why.text);
+    return QUIRE_OK;
+}
+
+static quire_status read_headers(qr_disk *disk, quire_error *error) {
+    uint64_t *ids;
+    size_t count;
+    quire_status status = qr_disk_folder_list(disk->config.path, &ids, &count, error);
+    if (status != QUIRE_OK) return status;
+    found_segment *found = calloc(count ? count : 1, sizeof *found);
+    if (!found) status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for %zu segments", count);
+    for (size_t i = 0; status == QUIRE_OK && i < count; i++) status = read_header(disk, ids[i], &found[i], error);
+    free(ids);
+    disk->found.segments = found;
+    disk->found.segment_count = (uint32_t)count;
+    return status;
+}
+
+/* ---- what stays ---- */
+
+static bool found_counts(const found_segment *found) {
+    return found->kind == FOUND_OURS || found->kind == FOUND_FOREIGN || found->kind == FOUND_UNREADABLE;
+}
+
+static void found_remove(qr_disk *disk, found_segment *found) {
+    if (qr_segment_file_remove(&disk->writer.io, found->id, NULL) != QUIRE_OK) disk->writer.io.error_count++;
+    found->kind = FOUND_NOTHING;
+}
+
+static uint64_t found_bytes(const found_segment *found) {
+    uint64_t shaped = found->kind == FOUND_OURS ? qr_segment_file_bytes(&found->header.shape) : 0;
+    return found->file_bytes > shaped ? found->file_bytes : shaped;
+}
+
+/* Removes the oldest of a kind until bytes and count fit. */
+static void trim_kind(qr_disk *disk, bool ours, uint64_t *bytes, uint32_t *count) {
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        found_segment *found = &disk->found.segments[i];
+        if (*bytes <= disk->config.cap_bytes && *count <= disk->sizes.segment_max) return;
+        if (!found_counts(found) || (found->kind == FOUND_OURS) != ours) continue;
+        *bytes -= found_bytes(found);
+        --*count;
+        found_remove(disk, found);
+    }
+}
+
+static void trim(qr_disk *disk) {
+    uint64_t bytes = QR_DISK_FOLDER_BYTES;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        found_segment *found = &disk->found.segments[i];
+        if (found->kind == FOUND_BAD) {
+            disk->stats.corrupt_total++;
+            found_remove(disk, found);
+        }
+        if (!found_counts(found)) continue;
+        bytes += found_bytes(found);
+        count++;
+    }
+    trim_kind(disk, false, &bytes, &count);
+    trim_kind(disk, true, &bytes, &count);
+}
+
+static quire_status enter_segments(qr_disk *disk, quire_error *error) {
+    disk->found.by_index = calloc(disk->sizes.segment_max, sizeof *disk->found.by_index);
+    if (!disk->found.by_index)
+        return qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        found_segment *found = &disk->found.segments[i];
+        if (found->id >= disk->next_serial) disk->next_serial = found->id + 1;
+        if (!found_counts(found)) continue;
+        bool ours = found->kind == FOUND_OURS;
+        const qr_segment_shape *shape = ours ? &found->header.shape : &disk->sizes.shape;
+        found->index = qr_disk_segment_take(disk, found->id, shape, ours ? QR_SEGMENT_OURS : QR_SEGMENT_FOREIGN);
+        disk->found.by_index[found->index] = i;
+        qr_disk_segment *segment = &disk->segments[found->index];
+        disk->stats.used_bytes += found_bytes(found) - segment->file_bytes;
+        segment->file_bytes = found_bytes(found);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- footers ---- */
+
+/* Keeps a footer without its spare room. */
+static bool footer_keep(found_segment *found, const qr_footer *footer) {
+    uint64_t size = qr_footer_fixed_bytes(&found->header.shape) + footer->key_bytes;
+    unsigned char *bytes = malloc(size);
+    if (!bytes) return false;
+    memcpy(bytes, footer->bytes, size);
+    found->footer = *footer;
+    found->footer.bytes = bytes;
+    return true;
+}
+
+static bool load_footer(qr_disk *disk, found_segment *found, const qr_segment_file *file, unsigned char *scratch,
+                        const qr_region *window) {
+    qr_footer footer;
+    uint32_t damaged = 0;
+    found->sealed = qr_segment_file_read_footer(&disk->writer.io, file, scratch, &footer, NULL) == QUIRE_OK;
+    if (!found->sealed && found->kind == FOUND_FOREIGN) return true;
+    if (!found->sealed)
+        qr_segment_file_scan(&disk->writer.io, file, window->base, window->size_bytes, scratch, &footer, &damaged);
+    disk->stats.corrupt_total += damaged;
+    return footer_keep(found, &footer);
+}
+
+static void note_slots(qr_disk *disk, const found_segment *found) {
+    qr_disk_segment *segment = &disk->segments[found->index];
+    segment->used_slots = found->footer.bytes ? found->footer.used_slots : found->header.shape.slot_count;
+    segment->unsealed = !found->sealed;
+}
+
+static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *window) {
+    qr_segment_file file;
+    qr_region scratch = {disk->writer.scratch_bytes, 0};
+    uint64_t need = qr_footer_bytes_max(&found->header.shape);
+    bool ours = found->kind == FOUND_OURS;
+    if (!ours && (need > FOREIGN_FOOTER_MAX || qr_region_alloc(need, &scratch, NULL) != QUIRE_OK)) return true;
+    bool kept = true;
+    if (qr_segment_file_open(&disk->writer.io, &found->header, false, &file, NULL) == QUIRE_OK) {
+        kept = load_footer(disk, found, &file, scratch.base, window);
+        qr_segment_file_close(&disk->writer.io, &file);
+    }
+    if (ours) note_slots(disk, found);
+    else qr_region_free(&scratch);
+    return kept;
+}
+
+static quire_status load_footers(qr_disk *disk, quire_error *error) {
+    qr_region window;
+    uint64_t size = WINDOW_BYTES > disk->sizes.record_bytes ? WINDOW_BYTES : disk->sizes.record_bytes;
+    quire_status status = qr_region_alloc(size, &window, error);
+    if (status != QUIRE_OK) return status;
+    for (uint32_t i = 0; status == QUIRE_OK && i < disk->found.segment_count; i++) {
+        found_segment *found = &disk->found.segments[i];
+        if (found->kind != FOUND_OURS && found->kind != FOUND_FOREIGN) continue;
+        if (!load_segment(disk, found, &window))
+            status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
+    }
+    qr_region_free(&window);
+    return status;
+}
+
+/* ---- records ---- */
+
+static int compare_records(const void *a, const void *b) {
+    const found_record *x = a, *y = b;
+    if (x->serial != y->serial) return x->serial < y->serial ? -1 : 1;
+    return x->found > y->found ? -1 : x->found < y->found; /* the one written last first; segments are in order of id */
+}
+
+static uint64_t count_records(const qr_disk *disk) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        const found_segment *found = &disk->found.segments[i];
+        if (found->kind == FOUND_OURS && found->footer.bytes) count += found->footer.used_slots;
+    }
+    return count;
+}
+
+static uint64_t gather_records(qr_disk *disk, found_record *records) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        const found_segment *found = &disk->found.segments[i];
+        if (found->kind != FOUND_OURS || !found->footer.bytes) continue;
+        for (uint32_t slot = 0; slot < found->footer.used_slots; slot++) {
+            if (!qr_footer_has(&found->footer, slot)) continue;
+            qr_record_header header;
+            qr_footer_get(&found->footer, slot, &header);
+            records[count++] = (found_record){header.serial, i, slot};
+        }
+    }
+    if (count) qsort(records, count, sizeof *records, compare_records);
+    return count;
+}
+
+/* The id of a record that was taken: they are in order of serial. */
+static qr_record_id find_serial(const qr_disk *disk, uint64_t serial) {
+    uint32_t low = 0, high = disk->found.record_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (disk->records[middle].serial < serial) low = middle + 1;
+        else high = middle;
+    }
+    return low < disk->found.record_count && disk->records[low].serial == serial ? low : QR_RECORD_NONE;
+}
+
+static const found_segment *found_of(const qr_disk *disk, uint32_t index) {
+    return &disk->found.segments[disk->found.by_index[index]];
+}
+
+/* Hangs together with its parent, or with a root. */
+static bool record_fits(const qr_disk *disk, const qr_record_header *header, qr_record_id parent_id) {
+    uint64_t digest = qr_record_root_digest(header->namespace_key, header->namespace_bytes);
+    uint32_t depth = 0;
+    if (header->parent_serial) {
+        const qr_disk_record *record = &disk->records[parent_id];
+        qr_record_header parent;
+        qr_footer_get(&found_of(disk, record->segment)->footer, record->slot, &parent);
+        if (parent.namespace_bytes != header->namespace_bytes ||
+            memcmp(parent.namespace_key, header->namespace_key, parent.namespace_bytes) != 0)
+            return false;
+        digest = parent.chain_digest;
+        depth = parent.depth;
+    }
+    return header->depth == depth + 1 && header->parent_digest == digest &&
+           header->chain_digest == qr_record_chain_digest(digest, header->tokens, header->block_tokens);
+}
+
+static void take_record(qr_disk *disk, const found_record *place) {
+    const found_segment *found = &disk->found.segments[place->found];
+    qr_record_header header;
+    qr_footer_get(&found->footer, place->slot, &header);
+    qr_record_id parent = header.parent_serial ? find_serial(disk, header.parent_serial) : QR_RECORD_NONE;
+    bool twice = disk->found.record_count && disk->records[disk->found.record_count - 1].serial == header.serial;
+    bool orphan = header.parent_serial && parent == QR_RECORD_NONE;
+    bool fits = !twice && !orphan && record_fits(disk, &header, parent);
+    disk->stats.corrupt_total += !twice && !orphan && !fits;
+    disk->stats.index_orphans_total += orphan;
+    qr_record_id id = fits ? qr_disk_record_take(disk) : QR_RECORD_NONE;
+    if (id == QR_RECORD_NONE) {
+        disk->segments[found->index].dirty = true;
+        return;
+    }
+    disk->records[id].serial = header.serial;
+    disk->records[id].parent_serial = header.parent_serial;
+    disk->records[id].parent = parent;
+    disk->records[id].digest = header.chain_digest;
+    qr_disk_record_publish(disk, id, found->index, place->slot);
+    disk->found.record_count++;
+}
+
+static quire_status take_records(qr_disk *disk, quire_error *error) {
+    uint64_t room = count_records(disk);
+    found_record *records = malloc((room ? room : 1) * sizeof *records);
+    if (!records)
+        return qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory to sort %" PRIu64 " records", room);
+    uint64_t count = gather_records(disk, records);
+    for (uint64_t i = 0; i < count; i++) take_record(disk, &records[i]);
+    if (count && records[count - 1].serial >= disk->next_serial) disk->next_serial = records[count - 1].serial + 1;
+    free(records);
+    return QUIRE_OK;
+}
+
+/* ---- the segment that is appended to ---- */
+
+static found_segment *find_open(qr_disk *disk) {
+    for (uint32_t i = disk->found.segment_count; i-- > 0;) {
+        found_segment *found = &disk->found.segments[i];
+        if (found->kind == FOUND_OURS && found->footer.bytes && found->footer.used_slots < found->header.shape.slot_count)
+            return found;
+    }
+    return NULL;
+}
+
+static void open_last(qr_disk *disk) {
+    found_segment *found = find_open(disk);
+    qr_disk_writer *writer = &disk->writer;
+    if (!found || qr_segment_file_open(&writer->io, &found->header, true, &writer->file, NULL) != QUIRE_OK) return;
+    qr_footer_begin(&writer->footer, writer->footer_bytes, &found->header);
+    memcpy(writer->footer_bytes, found->footer.bytes, qr_footer_fixed_bytes(&found->header.shape) + found->footer.key_bytes);
+    writer->footer = found->footer;
+    writer->footer.bytes = writer->footer_bytes;
+    writer->segment = found->index;
+    writer->sealed = found->sealed;
+}
+
+quire_status qr_disk_index_load(qr_disk *disk, quire_error *error) {
+    uint64_t begin = qr_clock_us();
+    quire_status status = read_headers(disk, error);
+    if (status != QUIRE_OK) return status;
+    trim(disk);
+    status = enter_segments(disk, error);
+    if (status == QUIRE_OK) status = load_footers(disk, error);
+    if (status == QUIRE_OK) status = take_records(disk, error);
+    if (status != QUIRE_OK) return status;
+    open_last(disk);
+    disk->stats.index_records_total = disk->found.record_count;
+    disk->stats.index_bytes_total = disk->writer.io.read_bytes;
+    disk->stats.index_reads_total = disk->writer.io.read_count;
+    disk->stats.index_us_total = qr_clock_us() - begin;
+    qr_disk_take_traffic(disk, &disk->writer.io);
+    return QUIRE_OK;
+}
+
+/* ---- telling the owner ---- */
+
+static qr_record_info info_of(const qr_record_header *header, qr_record_id parent) {
+    return (qr_record_info){header->namespace_key, header->namespace_bytes, parent, header->depth, header->tokens};
+}
+
+static void report_record(qr_disk *disk, qr_record_id id, const found_segment *segment, qr_store_found *found, void *context) {
+    qr_record_header header;
+    uint32_t parent_owner = QR_OWNER_NONE;
+    pthread_mutex_lock(&disk->lock);
+    qr_disk_record *record = &disk->records[id];
+    bool told = record->state == QR_RECORD_LIVE, alive = told && qr_disk_parent_alive(disk, record);
+    qr_record_id parent = record->parent;
+    if (told) qr_footer_get(&segment->footer, record->slot, &header);
+    if (alive && parent != QR_RECORD_NONE) parent_owner = disk->records[parent].owner;
+    pthread_mutex_unlock(&disk->lock);
+    if (!told) return;
+    qr_record_info info = info_of(&header, parent);
+    uint32_t owner = alive ? found(context, &info, id, parent_owner, false) : QR_OWNER_NONE;
+    pthread_mutex_lock(&disk->lock);
+    if (owner == QR_OWNER_NONE) qr_disk_record_drop(disk, id, false);
+    else disk->records[id].owner = owner;
+    pthread_mutex_unlock(&disk->lock);
+}
+
+static void report_foreign(qr_disk *disk, const found_segment *segment, qr_store_found *found, void *context) {
+    if (segment->header.shape.block_tokens != disk->config.block_tokens) return; /* the owner could not read its tokens */
+    for (uint32_t slot = 0; slot < segment->footer.used_slots; slot++) {
+        if (!qr_footer_has(&segment->footer, slot)) continue;
+        qr_record_header header;
+        qr_footer_get(&segment->footer, slot, &header);
+        qr_record_info info = info_of(&header, QR_RECORD_NONE);
+        (void)found(context, &info, QR_RECORD_NONE, QR_OWNER_NONE, true);
+    }
+}
+
+void qr_disk_index_report(qr_disk *disk, qr_store_found *found, void *context) {
+    for (qr_record_id id = 0; id < disk->found.record_count; id++) {
+        pthread_mutex_lock(&disk->lock);
+        bool live = disk->records[id].state == QR_RECORD_LIVE;
+        uint32_t index = disk->records[id].segment;
+        pthread_mutex_unlock(&disk->lock);
+        if (live) report_record(disk, id, found_of(disk, index), found, context);
+    }
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        const found_segment *segment = &disk->found.segments[i];
+        if (segment->kind == FOUND_FOREIGN && segment->footer.bytes) report_foreign(disk, segment, found, context);
+    }
+    qr_disk_index_forget(disk);
+}
+
+void qr_disk_index_forget(qr_disk *disk) {
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) free(disk->found.segments[i].footer.bytes);
+    free(disk->found.segments);
+    free(disk->found.by_index);
+    disk->found = (qr_disk_found){0};
+}

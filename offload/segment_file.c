@@ -1,0 +1,180 @@
+/* segment_file.c - one segment's file.
+ *
+ * The order of writes is what survives a crash: space and header before any record; records last before the footer is written;
+ * a footer that no longer says the truth goes before what it speaks of changes.
+ */
+#include "offload/segment_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define NAME_PREFIX "segment-"
+#define NAME_SUFFIX ".quire"
+enum { NAME_DIGITS = 16 };
+
+/* ---- names ---- */
+
+bool qr_segment_path(const char *folder, uint64_t id, char path[QR_SEGMENT_PATH_MAX]) {
+    int length = snprintf(path, QR_SEGMENT_PATH_MAX, "%s/" NAME_PREFIX "%0*" PRIx64 NAME_SUFFIX, folder, (int)NAME_DIGITS, id);
+    return length > 0 && length < QR_SEGMENT_PATH_MAX;
+}
+
+static int hex_value(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+bool qr_segment_name_parse(const char *name, uint64_t *id) {
+    size_t prefix = strlen(NAME_PREFIX);
+    *id = 0;
+    if (strlen(name) != prefix + NAME_DIGITS + strlen(NAME_SUFFIX)) return false;
+    if (memcmp(name, NAME_PREFIX, prefix) != 0 || strcmp(name + prefix + NAME_DIGITS, NAME_SUFFIX) != 0) return false;
+    for (int i = 0; i < NAME_DIGITS; i++) {
+        int value = hex_value(name[prefix + i]);
+        if (value < 0) return false;
+        *id = *id << 4 | (uint64_t)value;
+    }
+    return true;
+}
+
+static quire_status path_too_long(const char *folder, quire_error *error) {
+    return qr_fail(error, QUIRE_IO, folder, QR_NO_OFFSET, "the path is too long");
+}
+
+/* ---- files ---- */
+
+static quire_status file_fill(qr_disk_io *io, qr_segment_file *file, unsigned char *page, quire_error *error) {
+    qr_files *files = io->files;
+    quire_status status = files->ops->allocate(files, file->fd, qr_segment_file_bytes(&file->header.shape), error);
+    if (status != QUIRE_OK) return status;
+    qr_segment_header_encode(&file->header, page);
+    status = qr_disk_io_write_at(io, file->fd, page, QR_SEGMENT_HEADER_BYTES, 0, error);
+    if (status != QUIRE_OK) return status;
+    return files->ops->sync_folder(files, io->folder, error);
+}
+
+quire_status qr_segment_file_create(qr_disk_io *io, const qr_segment_header *header, unsigned char *page, qr_segment_file *file,
+                                    quire_error *error) {
+    qr_files *files = io->files;
+    char path[QR_SEGMENT_PATH_MAX];
+    *file = (qr_segment_file){-1, *header};
+    if (!qr_segment_path(io->folder, header->id, path)) return path_too_long(io->folder, error);
+    quire_status status = files->ops->open(files, path, QR_FILE_CREATE_UNIQUE, true, &file->fd, error);
+    if (status != QUIRE_OK) {
+        file->fd = -1;
+        return status;
+    }
+    status = file_fill(io, file, page, error);
+    if (status == QUIRE_OK) return QUIRE_OK;
+    qr_segment_file_close(io, file);
+    (void)files->ops->remove(files, path, NULL);
+    return status;
+}
+
+quire_status qr_segment_file_open(qr_disk_io *io, const qr_segment_header *header, bool write, qr_segment_file *file,
+                                  quire_error *error) {
+    char path[QR_SEGMENT_PATH_MAX];
+    *file = (qr_segment_file){-1, *header};
+    if (!qr_segment_path(io->folder, header->id, path)) return path_too_long(io->folder, error);
+    quire_status status =
+        io->files->ops->open(io->files, path, write ? QR_FILE_READ_WRITE : QR_FILE_READ, true, &file->fd, error);
+    if (status == QUIRE_OK) return QUIRE_OK;
+    file->fd = -1;
+    io->error_count++;
+    return status;
+}
+
+void qr_segment_file_close(qr_disk_io *io, qr_segment_file *file) {
+    if (file->fd >= 0) io->files->ops->close(io->files, file->fd);
+    file->fd = -1;
+}
+
+quire_status qr_segment_file_remove(qr_disk_io *io, uint64_t id, quire_error *error) {
+    char path[QR_SEGMENT_PATH_MAX];
+    if (!qr_segment_path(io->folder, id, path)) return path_too_long(io->folder, error);
+    return io->files->ops->remove(io->files, path, error);
+}
+
+/* ---- footers ---- */
+
+quire_status qr_segment_file_read_footer(qr_disk_io *io, const qr_segment_file *file, unsigned char *bytes, qr_footer *footer,
+                                         quire_error *error) {
+    const qr_segment_shape *shape = &file->header.shape;
+    uint64_t offset = qr_segment_footer_offset(shape), fixed = qr_footer_fixed_bytes(shape);
+    quire_status status = qr_disk_io_read_at(io, file->fd, bytes, fixed, offset, error);
+    if (status == QUIRE_OK) status = qr_footer_open(footer, bytes, &file->header, error);
+    uint64_t keys = status == QUIRE_OK ? qr_footer_keys_read_bytes(footer) : 0;
+    if (keys) status = qr_disk_io_read_at(io, file->fd, bytes + fixed, keys, offset + fixed, error);
+    return status == QUIRE_OK ? qr_footer_open_keys(footer, error) : status;
+}
+
+quire_status qr_segment_file_seal(qr_disk_io *io, const qr_segment_file *file, qr_footer *footer, quire_error *error) {
+    uint64_t size = qr_footer_finish(footer), offset = qr_segment_footer_offset(&file->header.shape);
+    quire_status status = qr_disk_io_sync(io, file->fd, error);
+    if (status == QUIRE_OK) status = qr_disk_io_write_at(io, file->fd, footer->bytes, size, offset, error);
+    return status == QUIRE_OK ? qr_disk_io_sync(io, file->fd, error) : status;
+}
+
+quire_status qr_segment_file_unseal(qr_disk_io *io, const qr_segment_file *file, unsigned char *page, bool sync,
+                                    quire_error *error) {
+    memset(page, 0, QR_PAGE_BYTES);
+    uint64_t offset = qr_segment_footer_offset(&file->header.shape);
+    quire_status status = qr_disk_io_write_at(io, file->fd, page, QR_PAGE_BYTES, offset, error);
+    return status == QUIRE_OK && sync ? qr_disk_io_sync(io, file->fd, error) : status;
+}
+
+/* ---- records ---- */
+
+static quire_status misplaced(quire_error *error, const char *what) {
+    return qr_fail(error, QUIRE_DAMAGED, NULL, QR_NO_OFFSET, "a record is not the one of its place: %s", what);
+}
+
+quire_status qr_segment_record_check(const qr_segment_header *segment, uint32_t slot, const unsigned char *page,
+                                     qr_record_header *header, quire_error *error) {
+    quire_status status = qr_record_decode(page, header, error);
+    if (status != QUIRE_OK) return status;
+    if (header->segment_id != segment->id) return misplaced(error, "segment");
+    if (header->slot != slot) return misplaced(error, "slot");
+    if (!qr_fingerprint_equal(&header->fingerprint, &segment->fingerprint)) return misplaced(error, "fingerprint");
+    if (header->block_tokens != segment->shape.block_tokens) return misplaced(error, "tokens");
+    if (header->payload_bytes != segment->shape.payload_bytes) return misplaced(error, "payload size");
+    uint64_t checksum = qr_record_checksum(page + QR_RECORD_HEADER_BYTES, header->payload_bytes);
+    return checksum == header->payload_checksum ? QUIRE_OK : misplaced(error, "payload checksum");
+}
+
+static bool page_is_zero(const unsigned char *page) {
+    return page[0] == 0 && memcmp(page, page + 1, QR_RECORD_HEADER_BYTES - 1) == 0;
+}
+
+static void scan_record(const qr_segment_file *file, uint32_t slot, const unsigned char *page, qr_footer *footer,
+                        uint32_t *damaged) {
+    qr_record_header header;
+    if (page_is_zero(page)) return;
+    footer->used_slots = slot + 1;
+    if (qr_segment_record_check(&file->header, slot, page, &header, NULL) == QUIRE_OK) qr_footer_set(footer, &header);
+    else ++*damaged;
+}
+
+void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned char *window, uint64_t window_bytes,
+                          unsigned char *bytes, qr_footer *footer, uint32_t *damaged) {
+    const qr_segment_shape *shape = &file->header.shape;
+    uint64_t stride = qr_segment_record_bytes(shape), at_once = window_bytes / stride;
+    *damaged = 0;
+    qr_footer_begin(footer, bytes, &file->header);
+    for (uint32_t slot = 0; slot < shape->slot_count;) {
+        uint64_t left = shape->slot_count - slot, count = at_once < left ? at_once : left;
+        quire_status status =
+            qr_disk_io_read_at(io, file->fd, window, count * stride, qr_segment_record_offset(shape, slot), NULL);
+        if (status != QUIRE_OK && count > 1) { /* some of them may be readable */
+            at_once = 1;
+            continue;
+        }
+        for (uint64_t i = 0; status == QUIRE_OK && i < count; i++)
+            scan_record(file, slot + (uint32_t)i, window + i * stride, footer, damaged);
+        if (status != QUIRE_OK) footer->used_slots = slot + 1;
+        slot += (uint32_t)count;
+    }
+}

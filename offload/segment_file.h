@@ -1,0 +1,50 @@
+/* segment_file.h - one segment's file: make, open, read and write its footer, find its records without one.
+ *
+ * Knows the format and no store. Buffers are 4 KiB aligned. Thread: the one that `io` belongs to.
+ */
+#ifndef QR_OFFLOAD_SEGMENT_FILE_H
+#define QR_OFFLOAD_SEGMENT_FILE_H
+
+#include "offload/disk_io.h"
+#include "offload/segment_format.h"
+
+enum { QR_SEGMENT_PATH_MAX = 4096 };
+
+typedef struct qr_segment_file {
+    int fd; /* -1: none */
+    qr_segment_header header;
+} qr_segment_file;
+
+/* folder/segment-<id>.quire. False: too long. */
+bool qr_segment_path(const char *folder, uint64_t id, char path[QR_SEGMENT_PATH_MAX]);
+/* The id in the last component of a segment's path. */
+bool qr_segment_name_parse(const char *name, uint64_t *id);
+
+/* A new file with all its space and a header, lasting in its folder. page [4 KiB] is scratch. On failure no file is there.
+ * NO_SPACE, IO. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_create(qr_disk_io *io, const qr_segment_header *header, unsigned char *page,
+                                                     qr_segment_file *file, quire_error *error);
+/* Opens the file of this header; nothing is read. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_open(qr_disk_io *io, const qr_segment_header *header, bool write,
+                                                   qr_segment_file *file, quire_error *error);
+void qr_segment_file_close(qr_disk_io *io, qr_segment_file *file); /* none is fine */
+QUIRE_MUST_CHECK quire_status qr_segment_file_remove(qr_disk_io *io, uint64_t id, quire_error *error);
+
+/* bytes [qr_footer_bytes_max]. DAMAGED: there is none that holds. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_read_footer(qr_disk_io *io, const qr_segment_file *file, unsigned char *bytes,
+                                                          qr_footer *footer, quire_error *error);
+/* Records last, then the footer is written and lasts. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_seal(qr_disk_io *io, const qr_segment_file *file, qr_footer *footer,
+                                                   quire_error *error);
+/* No footer holds any more; lasting when `sync`. page [4 KiB] is scratch. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_unseal(qr_disk_io *io, const qr_segment_file *file, unsigned char *page,
+                                                     bool sync, quire_error *error);
+
+/* Makes a footer of the records that prove themselves, payloads and all. window [window_bytes] holds one record at least.
+ * Slots that cannot be read are left out. *damaged counts records that were begun and do not hold. */
+void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned char *window, uint64_t window_bytes,
+                          unsigned char *bytes, qr_footer *footer, uint32_t *damaged);
+/* A record at a place proves itself: it is of this segment, slot, shape and fingerprint, and its payload has its checksum. */
+QUIRE_MUST_CHECK quire_status qr_segment_record_check(const qr_segment_header *segment, uint32_t slot,
+                                                      const unsigned char *page, qr_record_header *header, quire_error *error);
+#endif
