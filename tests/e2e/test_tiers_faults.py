@@ -1,0 +1,144 @@
+"""A disk that fails in every way: each answer has the bits of a cold run, the fault is counted, and the daemon ends cleanly."""
+
+import contextlib
+
+import pytest
+from ask import proof
+from models import make_models  # noqa: F401
+from tiers import (  # noqa: F401
+    ask,
+    cache_fixture,
+    cold_proofs,
+    hit,
+    need_faulty,
+    prompt,
+    reach,
+    running,
+    twin_fixture,
+    twins_fixture,
+    verify,
+    whole_blocks,
+)
+
+COUNT = 8
+
+
+@pytest.fixture(scope="module", name="work")
+def work_fixture(twin, tmp_path_factory):
+    prompts = [prompt(seed, 500) for seed in range(COUNT)]
+    return prompts, cold_proofs(twin, prompts, folder=tmp_path_factory.mktemp("cold"))
+
+
+@pytest.fixture(autouse=True)
+def faulty_is_built():
+    need_faulty()
+
+
+def rounds(d, work, count=3):
+    """Turns over a working set that is larger than the pool; flushes may fail."""
+    prompts, expected = work
+    replies = []
+    for _ in range(count):
+        replies = [ask(d, ids) for ids in prompts]
+        assert [proof(reply) for reply in replies] == expected
+        d.http.post("/v1/kv/flush", json={"timeout": 2})
+    return replies
+
+
+FAULTS = {
+    "slow": "slow=20M",
+    "late": "delay=2000",
+    "bits_flip_when_read": "flip_read=0.2,seed=3",
+    "bits_flip_when_written": "flip_write=0.2,seed=3",
+    "reads_fail": "eio_read=0.3,seed=3",
+    "every_read_fails": "eio_read=1.0",
+    "writes_fail": "eio_write=0.3,seed=3",
+    "every_write_fails": "eio_write=1.0",
+    "syncs_fail": "eio_sync=0.5,seed=3",
+    "opens_fail": "eio_open=0.3,seed=3",
+    "the_disk_is_full": "full",
+    "the_disk_fills": "nospace=3M",
+    "space_cannot_be_taken": "nospace_allocate=0.5,seed=3",
+    "removing_fails": "eio_remove=0.5,seed=3",
+    "short_reads_and_writes": "short_read=0.3,short_write=0.3,interrupt=0.2,seed=3",
+    "everything": "slow=50M,flip_read=0.05,flip_write=0.05,eio_read=0.05,eio_write=0.05,eio_sync=0.05,seed=9",
+}
+NOTICED = {  # what must have been counted
+    "bits_flip_when_read": "quire_tier_damaged_total",
+    "every_read_fails": "quire_tier_errors_total",
+    "reads_fail": "quire_tier_errors_total",
+    "every_write_fails": "quire_tier_errors_total",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_answers_are_right_whatever_fails(twin, cache, work, name):
+    with running(cache, "--disk-cache-max", "16M", model=twin, blocks=96, faults=FAULTS[name]) as d:
+        rounds(d, work)
+        if name in NOTICED:
+            assert d.disk(NOTICED[name]) > 0
+        assert d.http.get("/health").status_code == 200
+    with running(cache, "--disk-cache-max", "16M", model=twin, blocks=96) as d:
+        rounds(d, work, 1)
+
+
+def test_a_full_disk_is_a_refusal_and_no_error_of_a_request(twin, cache, work):
+    with running(cache, model=twin, blocks=96, faults="full") as d:
+        rounds(d, work)
+        assert d.samples("quire_tier_refused_blocks_total")['{reason="no_space"}'] > 0
+        assert d.kv()["disk"]["blocks"] == 0
+
+
+def test_a_slow_disk_is_not_waited_for(twin, cache, work):
+    """Loading would take longer than computing: it is refused or given up, and the reply says so."""
+    prompts, _ = work
+    with running(cache, model=twin, blocks=512) as d:
+        rounds(d, work, 1)
+    with running(cache, model=twin, blocks=96, faults="slow=200K") as d:
+        replies = rounds(d, work)
+        causes = {reply["kv"][0]["cause"] for reply in replies}
+        assert causes & {"slower_than_recomputing", "load_abandoned"}
+        refused = d.samples("quire_tier_refused_blocks_total")
+        assert refused['{reason="slower"}'] + refused['{reason="abandoned"}'] > 0
+
+
+def test_what_is_damaged_says_so_and_is_computed(twin, cache, work):
+    prompts, expected = work
+    with running(cache, model=twin) as d:
+        rounds(d, work, 1)
+    with running(cache, model=twin, faults="flip_read=1.0") as d:
+        replies = [ask(d, ids) for ids in prompts]
+        assert [proof(reply) for reply in replies] == expected
+        assert all(hit(reply) == 0 for reply in replies)
+
+
+def test_no_memory_is_no_wrong_answer(twin, cache, work):
+    """Allocations fail now and then: requests may be refused, answers are right, and the daemon lives."""
+    prompts, expected = work
+    with running(cache, model=twin, blocks=96) as d:
+        rounds(d, work, 1)
+    with contextlib.suppress(AssertionError):  # it may not even start
+        with running(cache, model=twin, blocks=96, faults="alloc_fail=0.0005,seed=4", expected=0) as d:
+            for which, ids in enumerate(prompts * 3):
+                body = {"prompt": ids, "temperature": 0, "max_tokens": 8, "return_token_ids": True, "return_logits_digest": True}
+                reply = d.http.post("/v1/completions", json=body)
+                assert reply.status_code in (200, 503)
+                if reply.status_code == 200 and proof(reply.json()) != expected[which % COUNT]:
+                    pytest.fail("a wrong answer")
+    verify(cache)
+    with running(cache, model=twin, blocks=96) as d:
+        rounds(d, work, 1)
+
+
+def test_after_the_faults_are_gone_it_heals(twin, cache, work):
+    prompts, _ = work
+    with running(cache, model=twin, blocks=96, faults="flip_write=0.3,eio_read=0.2,seed=11") as d:
+        rounds(d, work)
+    with running(cache, model=twin, blocks=96) as d:
+        rounds(d, work)
+        d.flush()
+    with running(cache, model=twin, blocks=96) as d:
+        replies = rounds(d, work, 1)
+        assert sum(reach(reply) for reply in replies) >= 0.9 * sum(whole_blocks(ids) for ids in prompts)
+        assert d.trouble() == 0
+    verify(cache)
