@@ -1,4 +1,4 @@
-/* store.c - the words for why a store said no. */
+/* store_refusal.c - the words for why a store said no. */
 #include "offload/store.h"
 
 const char *qr_store_refusal_name(qr_store_refusal refusal) {
