@@ -1,6 +1,7 @@
 qr_criterion(unit blockmgr ROOMS qr_blockmgr qr_base)
 qr_criterion(unit prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 qr_criterion(unit kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
+target_sources(test_unit_kv PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/fake_store.c)
 qr_criterion(prop kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
 qr_criterion(prop prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 
@@ -8,7 +9,8 @@ qr_criterion(prop prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 # library's.
 file(GLOB constant_hash_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/unit/kv/*.c
   ${CMAKE_CURRENT_SOURCE_DIR}/prop/kv/*.c)
-add_executable(test_constant_hash_kv ${constant_hash_sources} ${PROJECT_SOURCE_DIR}/base/hash.c)
+add_executable(test_constant_hash_kv ${constant_hash_sources} ${CMAKE_CURRENT_SOURCE_DIR}/support/fake_store.c
+  ${PROJECT_SOURCE_DIR}/base/hash.c)
 qr_compile(test_constant_hash_kv)
 target_compile_definitions(test_constant_hash_kv PRIVATE QR_CONSTANT_HASH=1)
 target_link_libraries(test_constant_hash_kv PRIVATE qr_kv qr_prefix_cache qr_blockmgr qr_base PkgConfig::CRITERION m)

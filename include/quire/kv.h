@@ -65,7 +65,7 @@ typedef struct quire_kv_config {
     uint32_t block_count;         /* blocks of each group's pool */
     uint32_t max_sequences;       /* live sequences at once */
     uint32_t max_sequence_tokens; /* tokens of one sequence at most */
-    uint32_t max_namespaces;      /* 0 = 1,024 */
+    uint32_t max_namespaces;      /* 0 = 1,024; with a disk tier, which remembers many, 8,192 */
     quire_kv_policy policy;
     quire_kv_storage storage;
     bool cache_disabled; /* nothing is ever matched or kept */

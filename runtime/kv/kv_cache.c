@@ -34,12 +34,27 @@ static void cache_release(void *owner, const quire_block_id *blocks) {
     forgetting->freed_count += freed;
 }
 
+static void cache_release_copies(void *owner, qr_node_id node, uint32_t host, uint32_t record) {
+    const cache_forgetting *forgetting = owner;
+    qr_kv_release_copies(forgetting->kv, node, host, record);
+}
+
+/* Loads first: they lock nodes that will be gone. */
+static void cache_forget_sequences(quire_kv *kv, quire_namespace_id ns, bool wipe) {
+    for (uint32_t i = 0; i < kv->config.max_sequences; i++) {
+        if (!kv->sequences[i].live || kv->sequences[i].ns != ns) continue;
+        qr_kv_load_drop(kv, i);
+        qr_kv_sequence_forget(&kv->sequences[i], wipe);
+    }
+}
+
 uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
     cache_forgetting forgetting = {.kv = kv, .wipe = wipe};
     if (!qr_kv_namespace_valid(kv, ns)) return 0;
-    qr_tree_forget(&kv->tree, ns, cache_release, NULL, &forgetting);
-    for (uint32_t i = 0; i < kv->config.max_sequences; i++)
-        if (kv->sequences[i].live && kv->sequences[i].ns == ns) qr_kv_sequence_forget(&kv->sequences[i], wipe);
+    cache_forget_sequences(kv, ns, wipe);
+    kv->tiers.erase = wipe;
+    if (wipe) qr_kv_transfers_wipe(kv);
+    qr_tree_forget(&kv->tree, ns, cache_release, cache_release_copies, &forgetting);
     return forgetting.freed_count;
 }
 

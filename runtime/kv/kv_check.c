@@ -13,7 +13,7 @@ void quire_kv_get_stats(const quire_kv *kv, quire_kv_stats *stats) {
         .block_cached = states[QR_BLOCK_CACHED],
         .block_used = states[QR_BLOCK_USED] + states[QR_BLOCK_SHARED],
         .sequence_count = kv->sequence_count,
-        .node_count = kv->tree.resident_count + kv->tree.ghost_count,
+        .node_count = kv->tree.resident_count + kv->tree.stored_count + kv->tree.ghost_count,
         .tokens_cached = (uint64_t)kv->tree.resident_count * kv->config.block_tokens,
         .lookups_total = counters->lookups,
         .lookup_tokens_total = counters->lookup_tokens,
@@ -66,7 +66,7 @@ static const char *check_sequence(const quire_kv *kv, uint32_t row) {
     return check_path(kv, row);
 }
 
-/* References in all tables, counted afresh, are those of the pool. */
+/* References in all tables and of copies under way, counted afresh, are those of the pool. */
 static quire_status check_references(const quire_kv *kv, uint32_t g, quire_error *error) {
     uint32_t *counts = kv->check_scratch;
     memset(counts, 0, kv->config.block_count * sizeof *counts);
@@ -77,23 +77,42 @@ static quire_status check_references(const quire_kv *kv, uint32_t g, quire_error
             counts[ids[i]]++;
         }
     }
+    if (kv->tiers.present) qr_kv_tiers_count_references(kv, g, counts);
     for (uint32_t i = 0; i < kv->config.block_count; i++)
         if (counts[i] != qr_pool_references(&kv->pools[g], i))
-            return check_fail(error, "block", i, "its references are not those in tables");
+            return check_fail(error, "block", i, "its references are not those that were counted");
     return QUIRE_OK;
 }
 
-/* Every resident node keeps one block, and has as many locks as the block has references. */
+/* What locks nodes besides sequences, and what references blocks besides tables. */
+static void count_extra(const quire_kv *kv, uint32_t g) {
+    const qr_node_store *store = &kv->tree.store;
+    if (!kv->tiers.present) return;
+    memset(kv->check_scratch, 0, kv->config.block_count * sizeof *kv->check_scratch);
+    memset(kv->tiers.check_nodes, 0, (store->root_count + store->node_count) * sizeof *kv->tiers.check_nodes);
+    qr_kv_tiers_count_references(kv, g, kv->check_scratch);
+    qr_kv_tiers_count_locks(kv, kv->tiers.check_nodes);
+}
+
+/* A resident node keeps one block that has as many references in tables as the node has locks by sequences. */
+static const char *check_node(const quire_kv *kv, uint32_t g, qr_node_id id) {
+    const qr_pool *pool = &kv->pools[g];
+    uint32_t locks = kv->tree.store.nodes[id].lock_count - (kv->tiers.present ? kv->tiers.check_nodes[id] : 0);
+    if (!qr_tree_is_resident(&kv->tree, id)) return locks == 0 ? NULL : "locked by nobody";
+    quire_block_id block = qr_tree_blocks(&kv->tree, id)[g];
+    qr_block_state state = block < kv->config.block_count ? qr_pool_state(pool, block) : QR_BLOCK_FREE;
+    if (state != QR_BLOCK_CACHED && state != QR_BLOCK_SHARED) return "its block is not kept";
+    uint32_t references = qr_pool_references(pool, block) - (kv->tiers.present ? kv->check_scratch[block] : 0);
+    return references == locks ? NULL : "locks are not references";
+}
+
 static quire_status check_nodes(const quire_kv *kv, uint32_t g, quire_error *error) {
     const qr_pool *pool = &kv->pools[g];
     const qr_node_store *store = &kv->tree.store;
+    count_extra(kv, g);
     for (qr_node_id id = store->root_count; id < store->root_count + store->node_count; id++) {
-        if (!qr_tree_is_resident(&kv->tree, id)) continue;
-        quire_block_id block = qr_tree_blocks(&kv->tree, id)[g];
-        qr_block_state state = block < kv->config.block_count ? qr_pool_state(pool, block) : QR_BLOCK_FREE;
-        if (state != QR_BLOCK_CACHED && state != QR_BLOCK_SHARED) return check_fail(error, "node", id, "its block is not kept");
-        if (qr_pool_references(pool, block) != store->nodes[id].lock_count)
-            return check_fail(error, "node", id, "locks are not references");
+        const char *wrong = store->nodes[id].state == QR_NODE_FREE ? NULL : check_node(kv, g, id);
+        if (wrong) return check_fail(error, "node", id, wrong);
     }
     if (pool->state_count[QR_BLOCK_CACHED] + pool->state_count[QR_BLOCK_SHARED] != kv->tree.resident_count)
         return check_fail(error, "group", g, "a block is kept without a node");
@@ -126,5 +145,6 @@ quire_status quire_kv_check(const quire_kv *kv, quire_error *error) {
     quire_status status = qr_tree_check(&kv->tree, error);
     if (status == QUIRE_OK) status = check_sequences(kv, error);
     for (uint32_t g = 0; g < kv->config.group_count && status == QUIRE_OK; g++) status = check_group(kv, g, error);
+    if (status == QUIRE_OK) status = qr_kv_tiers_check(kv, error);
     return status;
 }

@@ -6,8 +6,10 @@
 /* Limits that keep every count and index in 32 bits; far above any machine. */
 enum { KV_BLOCKS_MAX = 1 << 28, KV_SEQUENCES_MAX = 1 << 20, KV_NAMESPACES_MAX = 1 << 24 };
 
-static uint32_t config_namespaces(const quire_kv_config *config) {
-    return config->max_namespaces ? config->max_namespaces : QR_NAMESPACES_DEFAULT;
+/* A disk remembers many that nobody uses now. */
+static uint32_t config_namespaces(const quire_kv_config *config, const kv_tier_sizes *sizes) {
+    if (config->max_namespaces) return config->max_namespaces;
+    return sizes->record_max > 0 ? QR_NAMESPACES_DEFAULT_DISK : QR_NAMESPACES_DEFAULT;
 }
 
 static quire_status config_invalid(quire_error *error, const char *field, uint64_t value) {
@@ -57,10 +59,13 @@ static void config_lay_out_groups(quire_kv *kv, const quire_kv_config *config, q
     }
 }
 
-static void config_lay_out_tree(quire_kv *kv, const quire_kv_config *config, qr_arena *arena) {
-    qr_tree_config tree = {.root_count = config_namespaces(config),
+/* Every stored node has a slot or a record, so the tree never runs out of them but for ghosts that loads hold. */
+static void config_lay_out_tree(quire_kv *kv, const quire_kv_config *config, const kv_tier_sizes *sizes, qr_arena *arena) {
+    qr_tree_config tree = {.root_count = kv->config.max_namespaces,
                            .block_count = config->block_count,
                            .ghost_count = config->cache_disabled ? 0 : config->block_count * QR_TREE_GHOSTS_PER_BLOCK,
+                           .stored_count = sizes->slot_count + sizes->record_max,
+                           .host_count = sizes->slot_count,
                            .label_words = config->block_tokens,
                            .group_count = config->group_count,
                            .policy = config->policy};
@@ -69,15 +74,16 @@ static void config_lay_out_tree(quire_kv *kv, const quire_kv_config *config, qr_
     qr_namespaces_init(&kv->namespaces, tree.root_count, arena);
 }
 
-quire_kv *qr_kv_lay_out(const quire_kv_config *config, qr_arena *arena) {
+quire_kv *qr_kv_lay_out(const quire_kv_config *config, const kv_tier_sizes *sizes, qr_arena *arena) {
     quire_kv counted = {0};
     quire_kv *taken = qr_arena_take(arena, 1, sizeof *taken), *kv = taken ? taken : &counted;
     kv->config = *config;
-    kv->config.max_namespaces = config_namespaces(config);
+    kv->config.max_namespaces = config_namespaces(config, sizes);
     kv->token_capacity = config_token_capacity(config);
-    kv->copy_capacity = config->storage == QUIRE_KV_STORAGE_NONE ? config->group_count * (2 * config->max_sequences + 32) : 0;
+    kv->copy_capacity = sizes->lists_copies ? config->group_count * (2 * config->max_sequences + 32) : 0;
     config_lay_out_groups(kv, config, arena);
-    config_lay_out_tree(kv, config, arena);
+    config_lay_out_tree(kv, config, sizes, arena);
+    qr_kv_tiers_lay_out(kv, sizes, arena);
     kv->sequences = qr_arena_take(arena, config->max_sequences, sizeof *kv->sequences);
     kv->copies = qr_arena_take(arena, kv->copy_capacity, sizeof *kv->copies);
     kv->check_scratch = qr_arena_take(arena, config->block_count, sizeof *kv->check_scratch);
@@ -113,9 +119,12 @@ uint64_t quire_kv_token_bytes(const quire_kv_config *config) {
 }
 
 uint64_t quire_kv_memory_bytes(const quire_kv_config *config) {
-    uint64_t pool_bytes, sum;
+    uint64_t pool_bytes, tiers_bytes, sum;
     qr_arena arena = {0};
-    if (qr_kv_config_check(config, NULL) != QUIRE_OK || !qr_kv_pool_bytes(config, &pool_bytes)) return 0;
-    qr_kv_lay_out(config, &arena);
-    return !arena.failed && qr_add_u64(pool_bytes, arena.used_bytes, &sum) ? sum : 0;
+    if (qr_kv_config_check(config, NULL) != QUIRE_OK || qr_kv_tiers_config_check(config, false, NULL) != QUIRE_OK) return 0;
+    if (!qr_kv_pool_bytes(config, &pool_bytes) || !qr_kv_tiers_bytes(config, &tiers_bytes)) return 0;
+    kv_tier_sizes sizes = qr_kv_tier_sizes(config);
+    qr_kv_lay_out(config, &sizes, &arena);
+    if (arena.failed || !qr_add_u64(pool_bytes, arena.used_bytes, &sum)) return 0;
+    return qr_add_u64(sum, tiers_bytes, &sum) ? sum : 0;
 }

@@ -7,11 +7,12 @@
  * sequence.c    sequences: tokens, tables, locks
  * kv_cache.c    pins, eviction on request, forgetting
  * kv_check.c    statistics and invariants
+ * tiers.h       what lies below the pool
  *
  * How the parts hold together (kv_check.c proves it):
  * - A node of the tree keeps one block in every group's pool. A sequence that goes through a node locks it once and its
- *   tables hold one reference to each of the node's blocks; so a block is CACHED exactly when its node is unlocked, and
- *   cached blocks can always be evicted, leaves first.
+ *   tables hold one reference to each of the node's blocks; so a block is CACHED exactly when its node is unlocked and no
+ *   copy of it is under way (tiers.h); cached blocks can always be evicted, leaves first.
  * - The first node_count blocks of a sequence are nodes, a path from the root of its namespace to `tip`.
  * - Groups hold the same positions, so all pools are always equally full.
  */
@@ -26,6 +27,7 @@
 #include "blockmgr/pool.h"
 #include "prefix_cache/tree.h"
 #include "runtime/kv/namespaces.h"
+#include "runtime/kv/tiers.h"
 
 #define KV_INDEX_NONE UINT32_MAX
 
@@ -66,6 +68,7 @@ struct quire_kv {
     uint32_t copy_count;
     uint32_t *check_scratch; /* [block_count] */
     kv_counters counters;
+    kv_tiers tiers;
 };
 
 /* ---- kv_config.c ---- */
@@ -73,17 +76,18 @@ struct quire_kv {
 /* INVALID names the field. */
 QUIRE_MUST_CHECK quire_status qr_kv_config_check(const quire_kv_config *config, quire_error *error);
 /* Lays the object out in the arena, which may only be counting. Returns the object, or NULL while counting. */
-quire_kv *qr_kv_lay_out(const quire_kv_config *config, qr_arena *arena);
+quire_kv *qr_kv_lay_out(const quire_kv_config *config, const kv_tier_sizes *sizes, qr_arena *arena);
 /* Bytes of the pools of all groups, 0 without storage; false when they wrap. */
 bool qr_kv_pool_bytes(const quire_kv_config *config, uint64_t *bytes);
 
 /* ---- kv.c ---- */
 
-/* Blocks of every group that can be had now, evicting if need be. */
-uint32_t qr_kv_reclaimable(const quire_kv *kv);
-/* Takes one block of every group, evicting as needed. There must be one. */
+/* So many blocks of every group are free now, after evicting if need be. False, and nothing evicted, when there are not so
+ * many; false also when some of them are still being copied: then later (quire_kv_busy). */
+bool qr_kv_make_room(quire_kv *kv, uint32_t count);
+/* Takes one free block of every group. There must be one. */
 void qr_kv_take_blocks(quire_kv *kv, quire_block_id blocks[QUIRE_KV_GROUPS_MAX]);
-/* Evicts the worst unused node. False when there is none. */
+/* Evicts the worst unused node. False when there is none, or its way down is not free now. */
 bool qr_kv_evict_one(quire_kv *kv);
 /* Copies a block of every group, or lists the copies for an engine without host storage. */
 void qr_kv_copy_blocks(quire_kv *kv, const quire_block_id *from, const quire_block_id *to);
@@ -96,6 +100,14 @@ void qr_kv_match(const quire_kv *kv, quire_namespace_id ns, const quire_token *t
 
 /* ---- sequence.c ---- */
 void qr_kv_sequences_init(quire_kv *kv);
+/* NULL for an id that is not live. */
+kv_sequence *qr_kv_sequence_find(const quire_kv *kv, quire_seq_id seq);
+/* [token_capacity] */
+quire_token *qr_kv_sequence_tokens(const quire_kv *kv, const kv_sequence *sequence);
+/* Tokens that the table has room for, as far as this sequence may write. */
+uint32_t qr_kv_sequence_room(const quire_kv *kv, const kv_sequence *sequence);
+/* The next block of the sequence is complete: it becomes a node, or the sequence goes on with the one that is there. */
+void qr_kv_sequence_enter_block(quire_kv *kv, kv_sequence *sequence);
 /* What a live sequence keeps after its namespace was forgotten: its blocks, as its own. */
 void qr_kv_sequence_forget(kv_sequence *sequence, bool wipe);
 /* Blocks that hold `tokens` tokens. */

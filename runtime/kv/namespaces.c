@@ -84,6 +84,13 @@ bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const v
     return true;
 }
 
+void qr_namespaces_copy_key(const qr_namespaces *namespaces, quire_namespace_id id, unsigned char *key) {
+    const qr_namespace *entry = &namespaces->entries[id];
+    uint32_t chunk = entry->first_chunk;
+    for (size_t at = 0; at < entry->key_bytes; at += QR_NAMESPACE_CHUNK_BYTES, chunk = namespaces->chunks[chunk].next)
+        memcpy(key + at, namespaces->chunks[chunk].bytes, namespace_chunk_bytes(entry->key_bytes - at));
+}
+
 static void namespace_free_key(qr_namespaces *namespaces, uint32_t chunk) {
     while (chunk != NONE) {
         uint32_t next = namespaces->chunks[chunk].next;
@@ -112,4 +119,13 @@ quire_namespace_id qr_namespaces_next_idle(qr_namespaces *namespaces, qr_namespa
         if (!namespaces->entries[id].in_use || idle(owner, id)) return id;
     }
     return NONE;
+}
+
+static bool namespace_never(void *owner, quire_namespace_id id) {
+    (void)owner, (void)id;
+    return false;
+}
+
+quire_namespace_id qr_namespaces_next_free(qr_namespaces *namespaces) {
+    return qr_namespaces_next_idle(namespaces, namespace_never, NULL);
 }

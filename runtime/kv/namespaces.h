@@ -16,7 +16,12 @@
 
 #include "blockmgr/arena.h"
 
-enum { QR_NAMESPACES_DEFAULT = 1024, QR_NAMESPACE_STORE_BYTES = 65536, QR_NAMESPACE_CHUNK_BYTES = 60 };
+enum {
+    QR_NAMESPACES_DEFAULT = 1024,
+    QR_NAMESPACES_DEFAULT_DISK = 8192, /* with a disk tier */
+    QR_NAMESPACE_STORE_BYTES = 65536,
+    QR_NAMESPACE_CHUNK_BYTES = 60
+};
 
 typedef struct qr_namespace_chunk {
     unsigned char bytes[QR_NAMESPACE_CHUNK_BYTES];
@@ -54,12 +59,17 @@ quire_namespace_id qr_namespaces_find(const qr_namespaces *namespaces, const voi
 bool qr_namespaces_fits(const qr_namespaces *namespaces, size_t key_bytes);
 /* Enters a new key at a place that is not in use. False when its bytes do not fit. */
 bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes);
+/* Copies the key of a namespace in use to key [key_bytes]. */
+void qr_namespaces_copy_key(const qr_namespaces *namespaces, quire_namespace_id id, unsigned char *key);
 void qr_namespaces_remove(qr_namespaces *namespaces, quire_namespace_id id);
 
 /* Goes once round the table, from where the last search ended: the next place for which `idle` says yes or that is not
  * in use; UINT32_MAX when there is none. Never 0. */
 typedef bool qr_namespace_idle(void *owner, quire_namespace_id id);
 quire_namespace_id qr_namespaces_next_idle(qr_namespaces *namespaces, qr_namespace_idle *idle, void *owner);
+
+/* A place that is not in use, or UINT32_MAX. */
+quire_namespace_id qr_namespaces_next_free(qr_namespaces *namespaces);
 
 static inline bool qr_namespaces_in_use(const qr_namespaces *namespaces, quire_namespace_id id) {
     return id < namespaces->count && namespaces->entries[id].in_use;

@@ -15,8 +15,7 @@ uint32_t qr_kv_blocks_for(const quire_kv *kv, uint32_t tokens) {
     return tokens / kv->config.block_tokens + (tokens % kv->config.block_tokens != 0);
 }
 
-/* NULL for an id that is not live. */
-static kv_sequence *sequence_find(const quire_kv *kv, quire_seq_id seq) {
+kv_sequence *qr_kv_sequence_find(const quire_kv *kv, quire_seq_id seq) {
     if (seq.index >= kv->config.max_sequences) return NULL;
     kv_sequence *sequence = &kv->sequences[seq.index];
     return sequence->live && sequence->generation == seq.generation ? sequence : NULL;
@@ -24,7 +23,7 @@ static kv_sequence *sequence_find(const quire_kv *kv, quire_seq_id seq) {
 
 static uint32_t sequence_row(const quire_kv *kv, const kv_sequence *sequence) { return (uint32_t)(sequence - kv->sequences); }
 
-static quire_token *sequence_tokens(const quire_kv *kv, const kv_sequence *sequence) {
+quire_token *qr_kv_sequence_tokens(const quire_kv *kv, const kv_sequence *sequence) {
     return kv->tokens + (uint64_t)sequence_row(kv, sequence) * kv->token_capacity;
 }
 
@@ -40,8 +39,7 @@ static bool sequence_must_copy(const quire_kv *kv, const kv_sequence *sequence) 
     return !qr_pool_is_private(&kv->pools[0], ids[sequence->token_count / kv->config.block_tokens]);
 }
 
-/* Tokens that the table has room for, as far as this sequence may write. */
-static uint32_t sequence_room(const quire_kv *kv, const kv_sequence *sequence) {
+uint32_t qr_kv_sequence_room(const quire_kv *kv, const kv_sequence *sequence) {
     if (sequence_must_copy(kv, sequence)) return sequence->token_count;
     uint64_t room = (uint64_t)sequence_blocks(kv, sequence) * kv->config.block_tokens;
     return room < kv->token_capacity ? (uint32_t)room : kv->token_capacity;
@@ -75,8 +73,11 @@ static void sequence_unlock_tip(quire_kv *kv, kv_sequence *sequence) {
     sequence->node_count--;
 }
 
+/* A load ends here: all blocks that it fills lie behind the committed tokens. */
 static void sequence_truncate(quire_kv *kv, kv_sequence *sequence, uint32_t token_count) {
     uint32_t blocks = qr_kv_blocks_for(kv, token_count);
+    qr_kv_load_end(kv, sequence_row(kv, sequence));
+    if (sequence->wipe) qr_kv_transfers_wipe(kv);
     for (uint32_t g = 0; g < kv->config.group_count; g++)
         qr_block_table_truncate(&kv->tables[g], &kv->pools[g], sequence_row(kv, sequence), blocks, sequence->wipe);
     while (sequence->node_count > blocks) sequence_unlock_tip(kv, sequence);
@@ -85,7 +86,7 @@ static void sequence_truncate(quire_kv *kv, kv_sequence *sequence, uint32_t toke
 }
 
 quire_status quire_kv_seq_truncate(quire_kv *kv, quire_seq_id seq, uint32_t token_count) {
-    kv_sequence *sequence = sequence_find(kv, seq);
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     if (!sequence) return QUIRE_NOT_FOUND;
     if (token_count > sequence->token_count) return QUIRE_INVALID;
     sequence_truncate(kv, sequence, token_count);
@@ -93,7 +94,7 @@ quire_status quire_kv_seq_truncate(quire_kv *kv, quire_seq_id seq, uint32_t toke
 }
 
 quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq) {
-    kv_sequence *sequence = sequence_find(kv, seq);
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     if (!sequence) return QUIRE_NOT_FOUND;
     qr_tree_mark_end(&kv->tree, sequence->tip);
     sequence_truncate(kv, sequence, 0);
@@ -121,6 +122,7 @@ static void sequence_share_node(quire_kv *kv, uint32_t row, uint32_t place, qr_n
     const quire_block_id *blocks = qr_tree_blocks(&kv->tree, node);
     qr_tree_lock(&kv->tree, node);
     qr_tree_touch(&kv->tree, node);
+    qr_kv_touch_record(kv, node);
     for (uint32_t g = 0; g < kv->config.group_count; g++) {
         qr_pool_ref(&kv->pools[g], blocks[g]);
         qr_block_table_replace(&kv->tables[g], row, place, blocks[g]);
@@ -150,7 +152,7 @@ static bool sequence_attach_tail(quire_kv *kv, kv_sequence *sequence, qr_node_id
     quire_block_id fresh[QUIRE_KV_GROUPS_MAX];
     qr_tree_lock(&kv->tree, node);
     for (uint32_t g = 0; g < kv->config.group_count; g++) qr_pool_ref(&kv->pools[g], source[g]);
-    bool possible = qr_kv_reclaimable(kv) > 0 && qr_kv_can_copy(kv);
+    bool possible = qr_kv_can_copy(kv) && qr_kv_make_room(kv, 1);
     if (possible) {
         sequence_append_fresh(kv, sequence_row(kv, sequence), fresh);
         qr_kv_copy_blocks(kv, source, fresh);
@@ -165,7 +167,7 @@ static bool sequence_attach_tail(quire_kv *kv, kv_sequence *sequence, qr_node_id
 
 quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_token *tokens, uint32_t count, uint32_t limit,
                                  quire_kv_match *match) {
-    kv_sequence *sequence = sequence_find(kv, seq);
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     qr_tree_match found;
     *match = (quire_kv_match){0};
     if (!sequence) return QUIRE_NOT_FOUND;
@@ -177,7 +179,7 @@ quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_tok
         match->tail_tokens = 0;
     }
     sequence->token_count = match->token_count;
-    if (match->token_count > 0) memcpy(sequence_tokens(kv, sequence), tokens, match->token_count * sizeof *tokens);
+    if (match->token_count > 0) memcpy(qr_kv_sequence_tokens(kv, sequence), tokens, match->token_count * sizeof *tokens);
     kv->counters.lookups++;
     kv->counters.lookup_tokens += count;
     kv->counters.hit_tokens += match->token_count;
@@ -202,14 +204,14 @@ static void sequence_copy_last(quire_kv *kv, kv_sequence *sequence) {
 }
 
 quire_status quire_kv_seq_reserve(quire_kv *kv, quire_seq_id seq, uint32_t token_count) {
-    kv_sequence *sequence = sequence_find(kv, seq);
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     if (!sequence) return QUIRE_NOT_FOUND;
     if (token_count > kv->token_capacity) return QUIRE_TOO_LARGE;
     uint32_t have = sequence_blocks(kv, sequence), wanted = qr_kv_blocks_for(kv, token_count);
     uint32_t more = wanted > have ? wanted - have : 0;
     bool copy = token_count > sequence->token_count && sequence_must_copy(kv, sequence);
-    if (more + copy > qr_kv_reclaimable(kv)) return QUIRE_NO_BLOCKS;
     if (copy && !qr_kv_can_copy(kv)) return QUIRE_QUEUE_FULL;
+    if (!qr_kv_make_room(kv, more + copy)) return QUIRE_NO_BLOCKS;
     if (copy) sequence_copy_last(kv, sequence);
     quire_block_id fresh[QUIRE_KV_GROUPS_MAX];
     for (uint32_t i = 0; i < more; i++) sequence_append_fresh(kv, sequence_row(kv, sequence), fresh);
@@ -233,6 +235,15 @@ static void sequence_adopt_node(quire_kv *kv, kv_sequence *sequence, qr_node_id 
     kv->counters.deduplicated_blocks++;
 }
 
+/* What a tier has of it stays a copy, but a slot of the host tier: that is for what the pool does not have. */
+static void sequence_leave_slot(quire_kv *kv, const kv_sequence *sequence, qr_node_id node) {
+    uint32_t slot = qr_tree_host(&kv->tree, node);
+    if (slot == QR_COPY_NONE) return;
+    if (qr_kv_load_verifies(kv, sequence_row(kv, sequence), sequence->node_count)) (void)qr_kv_verify_slot(kv, node, slot);
+    qr_tree_set_host(&kv->tree, node, QR_COPY_NONE);
+    qr_kv_slot_let_go(kv, slot, false);
+}
+
 static qr_node_id sequence_insert_node(quire_kv *kv, kv_sequence *sequence, const quire_token *label) {
     quire_block_id blocks[QUIRE_KV_GROUPS_MAX];
     uint32_t row = sequence_row(kv, sequence), place = sequence->node_count;
@@ -242,13 +253,14 @@ static qr_node_id sequence_insert_node(quire_kv *kv, kv_sequence *sequence, cons
     }
     qr_node_id node = qr_tree_insert(&kv->tree, sequence->tip, label, blocks);
     QR_ASSERT(node != QR_NODE_NONE);
+    sequence_leave_slot(kv, sequence, node);
+    if (qr_kv_load_verifies(kv, row, place)) qr_kv_verify_record(kv, node);
     kv->counters.inserted_blocks++;
     return node;
 }
 
-/* The next block of the sequence is complete: it becomes a node. */
-static void sequence_enter_block(quire_kv *kv, kv_sequence *sequence) {
-    const quire_token *label = sequence_tokens(kv, sequence) + (uint64_t)sequence->node_count * kv->config.block_tokens;
+void qr_kv_sequence_enter_block(quire_kv *kv, kv_sequence *sequence) {
+    const quire_token *label = qr_kv_sequence_tokens(kv, sequence) + (uint64_t)sequence->node_count * kv->config.block_tokens;
     qr_node_id node = qr_tree_find(&kv->tree, sequence->tip, label);
     if (node != QR_NODE_NONE && qr_tree_is_resident(&kv->tree, node)) sequence_adopt_node(kv, sequence, node);
     else node = sequence_insert_node(kv, sequence, label);
@@ -257,21 +269,25 @@ static void sequence_enter_block(quire_kv *kv, kv_sequence *sequence) {
 }
 
 quire_status quire_kv_seq_commit(quire_kv *kv, quire_seq_id seq, const quire_token *tokens, uint32_t count) {
-    kv_sequence *sequence = sequence_find(kv, seq);
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     if (!sequence) return QUIRE_NOT_FOUND;
-    if (count > sequence_room(kv, sequence) - sequence->token_count) return QUIRE_INVALID;
+    if (count > qr_kv_sequence_room(kv, sequence) - sequence->token_count) return QUIRE_INVALID;
     if (count == 0) return QUIRE_OK;
-    memcpy(sequence_tokens(kv, sequence) + sequence->token_count, tokens, count * sizeof *tokens);
+    bool loading = kv->tiers.present && kv->tiers.loads[seq.index].active;
+    if (loading && !qr_kv_load_allows(kv, seq.index, tokens, count)) return QUIRE_INVALID;
+    memcpy(qr_kv_sequence_tokens(kv, sequence) + sequence->token_count, tokens, count * sizeof *tokens);
     sequence->token_count += count;
-    if (kv->config.cache_disabled || sequence->forgotten) return QUIRE_OK;
-    while (sequence->node_count < sequence->token_count / kv->config.block_tokens) sequence_enter_block(kv, sequence);
+    bool enters = !kv->config.cache_disabled && !sequence->forgotten;
+    while (enters && sequence->node_count < sequence->token_count / kv->config.block_tokens)
+        qr_kv_sequence_enter_block(kv, sequence);
+    if (loading) qr_kv_load_passed(kv, seq.index);
     return QUIRE_OK;
 }
 
 /* ---- fork ---- */
 
 quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *child) {
-    const kv_sequence *parent = sequence_find(kv, seq);
+    const kv_sequence *parent = qr_kv_sequence_find(kv, seq);
     *child = (quire_seq_id){0};
     if (!parent) return QUIRE_NOT_FOUND;
     kv_sequence *fork = sequence_open(kv, parent->ns, child);
@@ -280,7 +296,7 @@ quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *chi
         qr_block_table_fork(&kv->tables[g], &kv->pools[g], seq.index, child->index, qr_kv_blocks_for(kv, parent->token_count));
     qr_node_id node = parent->tip;
     for (uint32_t i = 0; i < parent->node_count; i++, node = qr_tree_parent(&kv->tree, node)) qr_tree_lock(&kv->tree, node);
-    memcpy(sequence_tokens(kv, fork), sequence_tokens(kv, parent), parent->token_count * sizeof(quire_token));
+    memcpy(qr_kv_sequence_tokens(kv, fork), qr_kv_sequence_tokens(kv, parent), parent->token_count * sizeof(quire_token));
     fork->forgotten = parent->forgotten;
     fork->wipe = parent->wipe;
     fork->token_count = parent->token_count;
@@ -292,18 +308,18 @@ quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *chi
 /* ---- reading ---- */
 
 quire_status quire_kv_seq_get(const quire_kv *kv, quire_seq_id seq, quire_kv_seq_info *info) {
-    const kv_sequence *sequence = sequence_find(kv, seq);
+    const kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     *info = (quire_kv_seq_info){0};
     if (!sequence) return QUIRE_NOT_FOUND;
     *info = (quire_kv_seq_info){.ns = sequence->ns,
                                 .token_count = sequence->token_count,
-                                .reserved_tokens = sequence_room(kv, sequence),
-                                .tokens = sequence_tokens(kv, sequence)};
+                                .reserved_tokens = qr_kv_sequence_room(kv, sequence),
+                                .tokens = qr_kv_sequence_tokens(kv, sequence)};
     return QUIRE_OK;
 }
 
 const quire_block_id *quire_kv_seq_table(const quire_kv *kv, quire_seq_id seq, uint32_t group, uint32_t *count) {
-    const kv_sequence *sequence = sequence_find(kv, seq);
+    const kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
     *count = 0;
     if (!sequence || group >= kv->config.group_count) return NULL;
     *count = qr_block_table_length(&kv->tables[group], seq.index);

@@ -1,0 +1,130 @@
+/* spill.c - eviction: a victim's bytes go to the host tier, else to the store, else they are gone. And what happens to nodes
+ * that lose what they had there. */
+#include <string.h>
+
+#include "base/assertion.h"
+#include "runtime/kv/kv_internal.h"
+
+/* ---- slots of the host tier ---- */
+
+void qr_kv_slot_use(quire_kv *kv, uint32_t slot) { kv->tiers.slots[slot].user_count++; }
+
+static void slot_free(quire_kv *kv, uint32_t slot) {
+    kv_tiers *tiers = &kv->tiers;
+    if (tiers->slots[slot].wipe) memset(qr_host_arena_address(&tiers->host, slot), 0, (size_t)tiers->payload_bytes);
+    tiers->slots[slot] = (kv_slot){0};
+    qr_host_arena_free(&tiers->host, slot);
+}
+
+void qr_kv_slot_unuse(quire_kv *kv, uint32_t slot) {
+    kv_slot *s = &kv->tiers.slots[slot];
+    QR_ASSERT(s->user_count > 0);
+    if (--s->user_count == 0 && s->orphan) slot_free(kv, slot);
+}
+
+void qr_kv_slot_let_go(quire_kv *kv, uint32_t slot, bool wipe) {
+    kv_slot *s = &kv->tiers.slots[slot];
+    QR_ASSERT(s->taken && !s->orphan);
+    s->orphan = true;
+    s->wipe |= wipe;
+    if (s->user_count == 0) slot_free(kv, slot);
+}
+
+static uint32_t slot_take(quire_kv *kv) {
+    uint32_t slot = qr_host_arena_alloc(&kv->tiers.host);
+    if (slot != QR_HOST_SLOT_NONE) kv->tiers.slots[slot].taken = true;
+    return slot;
+}
+
+/* ---- losing ---- */
+
+static void record_let_go(quire_kv *kv, uint32_t record) {
+    kv_tiers *tiers = &kv->tiers;
+    kv_transfer_queue *gathers = &tiers->gathers;
+    if (tiers->records[record] != KV_RECORD_BEGUN) {
+        if (record != tiers->gone_record) tiers->store->ops->drop(tiers->store, record, tiers->erase);
+        tiers->records[record] = KV_RECORD_NONE;
+        return;
+    }
+    for (uint32_t i = 0; i < gathers->count; i++) {
+        kv_transfer *t = &gathers->items[(gathers->first + i) % KV_TRANSFERS];
+        if (t->kind == KV_TO_RECORD && t->record == record) t->cancelled = true;
+    }
+}
+
+void qr_kv_release_copies(void *owner, qr_node_id node, uint32_t host, uint32_t record) {
+    quire_kv *kv = owner;
+    if (host != QR_COPY_NONE) qr_kv_slot_let_go(kv, host, kv->tiers.erase);
+    if (record != QR_COPY_NONE) record_let_go(kv, record);
+    qr_kv_loads_hurt(kv, node);
+}
+
+void qr_kv_lose(quire_kv *kv, qr_node_id node, qr_ghost_cause cause, bool records_only, uint32_t gone) {
+    kv->tiers.gone_record = gone;
+    kv->tiers.erase = false;
+    if (records_only) qr_tree_lose_record(&kv->tree, node, cause, qr_kv_release_copies, kv);
+    else qr_tree_lose(&kv->tree, node, cause, qr_kv_release_copies, kv);
+    kv->tiers.gone_record = QR_RECORD_NONE;
+    kv->tiers.changed = true;
+    qr_kv_loads_heal(kv);
+}
+
+/* ---- to the host tier ---- */
+
+/* The slot that is worth least becomes free: what it holds is also on disk, or goes there now, or is lost. False when that
+ * cannot be done now. */
+static bool spill_make_room(quire_kv *kv) {
+    qr_node_id node = qr_tree_host_victim(&kv->tree);
+    if (node == QR_NODE_NONE) return false;
+    uint32_t slot = qr_tree_host(&kv->tree, node);
+    if (kv->tiers.slots[slot].user_count > 0) return false;
+    kv->tiers.counters[QUIRE_KV_TIER_HOST].evicted_blocks++;
+    if (qr_tree_record(&kv->tree, node) == QR_COPY_NONE && !qr_kv_write_victim(kv, node)) {
+        qr_kv_lose(kv, node, QR_GHOST_EVICTED, false, QR_RECORD_NONE);
+        return true;
+    }
+    qr_tree_set_host(&kv->tree, node, QR_COPY_NONE);
+    qr_kv_slot_let_go(kv, slot, false);
+    return true;
+}
+
+static kv_transfer spill_transfer(const quire_kv *kv, qr_node_id node, uint32_t slot) {
+    kv_transfer t = {.kind = KV_TO_SLOT, .node = node, .slot = slot, .record = QR_RECORD_NONE};
+    memcpy(t.blocks, qr_tree_blocks(&kv->tree, node), kv->config.group_count * sizeof *t.blocks);
+    return t;
+}
+
+static bool spill_to_host(quire_kv *kv, qr_node_id victim) {
+    if (!kv->tiers.has_host) return false;
+    uint32_t slot = slot_take(kv);
+    if (slot == QR_HOST_SLOT_NONE && spill_make_room(kv)) slot = slot_take(kv);
+    if (slot == QR_HOST_SLOT_NONE) return false;
+    if (!qr_kv_can_gather(kv)) { /* making room took the last */
+        qr_kv_slot_let_go(kv, slot, false);
+        return false;
+    }
+    qr_tree_set_host(&kv->tree, victim, slot);
+    qr_kv_gather(kv, spill_transfer(kv, victim, slot), qr_host_arena_address(&kv->tiers.host, slot));
+    return qr_tree_host(&kv->tree, victim) == slot; /* not when the device is lost */
+}
+
+/* ---- a victim ---- */
+
+static bool spill_keeps(quire_kv *kv, qr_node_id victim) {
+    if (spill_to_host(kv, victim)) return true;
+    return qr_tree_record(&kv->tree, victim) != QR_COPY_NONE || qr_kv_write_victim(kv, victim);
+}
+
+static bool spill_has_copies(const quire_kv *kv, qr_node_id id) {
+    return qr_tree_host(&kv->tree, id) != QR_COPY_NONE || qr_tree_record(&kv->tree, id) != QR_COPY_NONE ||
+           qr_tree_has_stored_children(&kv->tree, id);
+}
+
+bool qr_kv_spill(quire_kv *kv, qr_node_id victim) {
+    if (!qr_kv_can_gather(kv)) return false;
+    if (spill_keeps(kv, victim) && qr_tree_demote(&kv->tree, victim)) return true;
+    /* Nothing of it is left, so what hangs on it goes too. */
+    if (spill_has_copies(kv, victim)) qr_kv_lose(kv, victim, QR_GHOST_EVICTED, false, QR_RECORD_NONE);
+    qr_tree_evict(&kv->tree, victim);
+    return true;
+}
