@@ -341,6 +341,7 @@ static void open_last(qr_disk *disk) {
 
 quire_status qr_disk_index_load(qr_disk *disk, quire_error *error) {
     uint64_t begin = qr_clock_us();
+    qr_disk_take_traffic(disk, &disk->writer.io); /* so that the index's own is known */
     quire_status status = read_headers(disk, error);
     if (status != QUIRE_OK) return status;
     trim(disk);

@@ -270,7 +270,7 @@ void rig_flip(const char *path, uint64_t offset) {
 static bool copy_file(void *context, const char *path, const char *name) {
     char to[2 * RIG_PATH_MAX];
     size_t size;
-    if (strcmp(name, "lock") == 0) return false;
+    if (strcmp(name, "lock") == 0 || access(path, R_OK)) return false; /* or it has gone meanwhile */
     void *bytes = read_whole(path, &size);
     snprintf(to, sizeof to, "%s/%s", (const char *)context, name);
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL, 0600);
