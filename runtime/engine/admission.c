@@ -126,8 +126,9 @@ static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us)
     quire_kv_match match = {0};
     quire_status status = sequence_start(s, c, &match);
     if (status != QUIRE_OK) {
-        /* An empty house that has no room for one is an error to report, not a reason to wait. */
-        if (status == QUIRE_NO_BLOCKS && (s->running_count > 0 || s->in_flight > 0)) return NO_ROOM;
+        /* An empty house that has no room for one, and gets none, is an error to report, not a reason to wait. */
+        bool may_come = s->running_count > 0 || s->in_flight > 0 || quire_kv_busy(s->kv);
+        if (status == QUIRE_NO_BLOCKS && may_come) return NO_ROOM;
         qr_job_end(s, c->job, QUIRE_FINISH_ERROR, status, now_us);
         return HOPELESS;
     }
@@ -144,6 +145,7 @@ static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us)
         }
     }
     qr_running_insert(s, c);
+    if (match.stored_tokens > 0) qr_load_start(s, c, attach_limit(c), &match, now_us);
     count_first_start(s, c, &match, now_us);
     return STARTED;
 }
@@ -152,7 +154,7 @@ static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us)
 
 typedef struct candidate {
     qr_choice *choice;
-    uint32_t cached_blocks;
+    uint32_t cached_blocks; /* those of lower tiers too: they come back sooner than they are computed, or count for nothing */
     bool tried;
 } candidate;
 
@@ -167,7 +169,7 @@ static uint32_t candidates_collect(const qr_scheduler *s, candidate out[QR_WINDO
         quire_kv_match match;
         quire_kv_match_prefix(s->kv, c->job->ns, c->tokens, c->known, attach_limit(c), &match);
         if (finds_prefix_to_wait_for(s, c, match.block_count)) continue;
-        out[count++] = (candidate){c, match.block_count, false};
+        out[count++] = (candidate){c, match.block_count + match.stored_tokens / s->block_tokens, false};
         if (c->passed >= QR_PASSES_MAX) break;
     }
     return count;

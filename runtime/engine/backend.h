@@ -78,6 +78,7 @@ typedef struct qr_step_result {
     uint32_t sample_count;
     qr_sample_result *samples; /* [sample_count], the backend's, valid until the next submit of the same in-flight place */
     uint64_t duration_us;
+    bool tiers_moved; /* the KV manager was polled meanwhile, and something changed */
 } qr_step_result;
 
 typedef struct qr_backend qr_backend;

@@ -29,7 +29,12 @@ typedef struct cpu_backend {
     float *logits;           /* [samples_max][vocabulary_size] */
     qr_sample_result *results;
     const qr_step *step; /* submitted and not yet run */
+    uint64_t polled_us;  /* the KV manager, last */
+    bool tiers_moved;    /* in this step */
 } cpu_backend;
+
+/* Less than a disk needs for the buffers that it has been given. */
+enum { POLL_EVERY_US = 1000 };
 
 static cpu_backend *cpu_of(qr_backend *backend) { return (cpu_backend *)(void *)backend; }
 static const cpu_backend *cpu_of_const(const qr_backend *backend) { return (const cpu_backend *)(const void *)backend; }
@@ -58,6 +63,15 @@ static uint32_t fill_logit_rows(cpu_backend *cpu, const qr_step *step) {
     return count;
 }
 
+static void move_tiers(void *context) {
+    cpu_backend *cpu = context;
+    uint64_t now_us = qr_clock_us();
+    if (now_us - cpu->polled_us < POLL_EVERY_US) return;
+    cpu->polled_us = now_us;
+    quire_kv_set_time(cpu->kv, now_us);
+    if (quire_kv_poll(cpu->kv)) cpu->tiers_moved = true;
+}
+
 static void run_forward(cpu_backend *cpu, const qr_step *step) {
     size_t stride;
     qr_forward_step forward = {
@@ -70,6 +84,8 @@ static void run_forward(cpu_backend *cpu, const qr_step *step) {
         .tokens = cpu->tokens,
         .logit_rows = cpu->logit_rows,
         .logits = cpu->logits,
+        .between_layers = move_tiers,
+        .between_context = cpu,
     };
     forward.memory.base = quire_kv_pool_base(cpu->kv, 0, &stride);
     forward.memory.block_stride = stride;
@@ -99,6 +115,8 @@ static bool cpu_poll(qr_backend *backend, bool wait, qr_step_result *result) {
     (void)wait;
     if (!step) return false;
     uint64_t start_us = qr_clock_us();
+    cpu->polled_us = start_us;
+    cpu->tiers_moved = false;
     run_forward(cpu, step);
     if (step->sample_count > 0) qr_compute_pool_run(cpu->pool, sample_piece, cpu, (int)step->sample_count);
     cpu->step = NULL;
@@ -106,7 +124,8 @@ static bool cpu_poll(qr_backend *backend, bool wait, qr_step_result *result) {
                                .status = QUIRE_OK,
                                .sample_count = step->sample_count,
                                .samples = cpu->results,
-                               .duration_us = qr_clock_us() - start_us};
+                               .duration_us = qr_clock_us() - start_us,
+                               .tiers_moved = cpu->tiers_moved};
     return true;
 }
 

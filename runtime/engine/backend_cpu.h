@@ -1,7 +1,8 @@
 /* backend_cpu.h - steps on this machine's processors: the forward pass over KV in host memory, then the sampler.
  *
  * Synchronous: one step in flight, computed inside poll on the compute pool, whose worker 0 is the calling thread. Rows
- * that draw are sampled in parallel, one row per piece; a draw depends on its own row only.
+ * that draw are sampled in parallel, one row per piece; a draw depends on its own row only. A long step does not hold the lower
+ * tiers up: between layers the KV manager is polled, so that a disk goes on reading for those who wait for it.
  *
  * Thread: the engine's. Nothing is allocated after create.
  */

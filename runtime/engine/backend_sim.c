@@ -20,7 +20,9 @@ typedef struct sim_backend {
     qr_backend base;
     qr_sim_config config;
     quire_token end_tokens[SIM_END_TOKENS_MAX];
-    uint64_t *words;      /* [block_count][block_tokens] the fake KV */
+    uint64_t *words; /* [block_count][block_tokens] the fake KV, or NULL where it is the owner's */
+    char *memory;    /* of block 0 */
+    size_t block_stride;
     quire_token *sampled; /* [sequences_max] what the slot drew last */
     uint64_t *row_hash;   /* [rows_max] of the running step: what the row read */
     sim_place places[SIM_STEPS_MAX];
@@ -36,12 +38,16 @@ static const sim_backend *sim_of_const(const qr_backend *backend) { return (cons
 
 /* ---- the fake KV ---- */
 
+static uint64_t *block_words(const sim_backend *sim, quire_block_id block) {
+    QR_ASSERT(block < sim->config.block_count);
+    return (uint64_t *)(void *)(sim->memory + block * sim->block_stride);
+}
+
 static uint64_t *word_at(sim_backend *sim, const qr_step *step, const qr_step_sequence *sequence, uint32_t position) {
     uint32_t index = position / sim->config.block_tokens;
     QR_ASSERT(index < sequence->table_count);
     quire_block_id block = step->block_ids[sequence->table_begin + index];
-    QR_ASSERT(block < sim->config.block_count);
-    return &sim->words[(size_t)block * sim->config.block_tokens + position % sim->config.block_tokens];
+    return &block_words(sim, block)[position % sim->config.block_tokens];
 }
 
 static quire_token row_token(const sim_backend *sim, const qr_step *step, uint32_t row) {
@@ -69,8 +75,7 @@ static uint64_t read_row(sim_backend *sim, const qr_step *step, uint32_t row) {
 static void copy_blocks(sim_backend *sim, const qr_step *step) {
     size_t count = sim->config.block_tokens;
     for (uint32_t i = 0; i < step->copy_count; i++) {
-        QR_ASSERT(step->copies[i].from < sim->config.block_count && step->copies[i].to < sim->config.block_count);
-        memcpy(sim->words + step->copies[i].to * count, sim->words + step->copies[i].from * count, count * sizeof(uint64_t));
+        memcpy(block_words(sim, step->copies[i].to), block_words(sim, step->copies[i].from), count * sizeof(uint64_t));
     }
     sim->counts.copies += step->copy_count;
 }
@@ -239,10 +244,13 @@ quire_status qr_backend_sim_create(const qr_sim_config *config, qr_backend **bac
     for (uint32_t i = 0; i < config->end_token_count; i++) sim->end_tokens[i] = config->end_tokens[i];
     sim->config.end_tokens = sim->end_tokens;
     sim->faults.state = config->fault_seed;
-    sim->words = qr_alloc_zero((size_t)config->block_count * config->block_tokens, sizeof(uint64_t));
+    size_t block_bytes = config->block_tokens * sizeof(uint64_t);
+    if (!config->memory) sim->words = qr_alloc_zero(config->block_count, block_bytes);
+    sim->memory = config->memory ? config->memory : (void *)sim->words;
+    sim->block_stride = config->memory ? config->block_stride : block_bytes;
     sim->sampled = qr_alloc_zero(limits->sequences_max, sizeof(quire_token));
     sim->row_hash = qr_alloc_zero(limits->rows_max, sizeof(uint64_t));
-    bool ok = sim->words && sim->sampled && sim->row_hash;
+    bool ok = sim->memory && sim->block_stride >= block_bytes && sim->sampled && sim->row_hash;
     for (int i = 0; i < SIM_STEPS_MAX; i++) {
         sim->places[i].results = qr_alloc_zero(limits->samples_max, sizeof(qr_sample_result));
         ok = ok && sim->places[i].results;

@@ -16,6 +16,10 @@
 typedef struct qr_sim_config {
     qr_backend_limits limits;
     uint32_t block_count, block_tokens;
+    /* Where the fake KV is: block b at memory + b * block_stride, borrowed (a KV manager's pool: then its tiers carry the words
+     * away and back); NULL: the backend's own. */
+    void *memory;
+    size_t block_stride;
     const quire_token *end_tokens; /* [end_token_count], copied */
     uint32_t end_token_count;
     double step_us, row_us, position_us; /* cost of a step, of a row, of a position that a row attends to */

@@ -105,7 +105,7 @@ static void fork_job(qr_scheduler *s, qr_job *job, uint64_t now_us) {
 
 /* ---- entries ---- */
 
-static void emit_progress(qr_scheduler *s, const qr_choice *c) {
+void qr_choice_emit_progress(qr_scheduler *s, const qr_choice *c) {
     const quire_request *r = &c->job->request;
     if (!r->progress || c->job->first_token_us || c->job->done) return;
     quire_event event = qr_choice_event(c, QUIRE_EVENT_PROGRESS);
@@ -133,7 +133,7 @@ static void commit_entry(qr_scheduler *s, const qr_step_entry *entry, uint64_t n
     }
     c->computed += entry->rows;
     if (!c->job->forked && c->computed == c->job->request.prompt_count && c->job->limit > 0) fork_job(s, c->job, now_us);
-    emit_progress(s, c);
+    qr_choice_emit_progress(s, c);
 }
 
 static void finish_entry(qr_scheduler *s, const qr_step_entry *entry, uint64_t now_us) {
@@ -220,5 +220,5 @@ void qr_scheduler_complete(qr_scheduler *s, const qr_step_result *result, uint64
         fail_step(s, place, result->status, now_us);
     }
     for (uint32_t i = 0; i < place->step.sequence_count; i++) qr_choice_settle(s, place->entries[i].choice);
-    if (place->prefill_rows > 0) s->release_epoch++;
+    if (place->prefill_rows > 0 || result->tiers_moved) s->release_epoch++;
 }

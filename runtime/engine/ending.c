@@ -39,6 +39,7 @@ static void running_remove(qr_scheduler *s, const qr_choice *c) {
 
 static void choice_release(qr_scheduler *s, qr_choice *c) {
     QR_ASSERT(c->in_flight == 0);
+    c->loads = false; /* closing the sequence ends its load */
     if (c->has_sequence) {
         quire_status status = quire_kv_seq_close(s->kv, c->seq);
         QR_ASSERT(status == QUIRE_OK);
@@ -105,6 +106,7 @@ static void choice_end(qr_scheduler *s, qr_choice *c, quire_finish finish) {
     event.finish = finish;
     qr_list_remove(&c->queue_node);
     c->state = QR_CHOICE_ENDED;
+    c->loads = false;
     c->job->live--;
     if (finish == QUIRE_FINISH_LENGTH) c->job->cut = true;
     s->release_epoch++;

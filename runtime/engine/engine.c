@@ -28,14 +28,22 @@ static size_t outbox_capacity(const qr_scheduler_config *config) {
     return power_of_two_at_least((size_t)qr_scheduler_events_max_of(config) + 16 * (size_t)config->max_sequences + 256);
 }
 
+static size_t messages_max(const qr_scheduler_config *config) { return (size_t)jobs_max(config) + QR_FORGETS_MAX; }
+
 uint64_t qr_engine_bytes(const qr_scheduler_config *config, uint32_t block_total, uint32_t block_tokens) {
-    uint64_t messages = power_of_two_at_least(jobs_max(config) + QR_FORGETS_MAX) * sizeof(qr_engine_message) * 2;
+    uint64_t messages = power_of_two_at_least(messages_max(config)) * sizeof(qr_engine_message) * 2;
     uint64_t events = outbox_capacity(config) * sizeof(quire_event);
     uint64_t scheduler = qr_scheduler_bytes(config, block_total, block_tokens);
     return sizeof(quire_engine) + sizeof(quire_engine_stats) + messages + events + scheduler;
 }
 
 /* ---- start and destroy ---- */
+
+quire_status qr_engine_inbox_create(const qr_scheduler_config *config, qr_mailbox **inbox) {
+    return qr_mailbox_create(sizeof(qr_engine_message), messages_max(config), inbox);
+}
+
+void qr_engine_wake_inbox(void *inbox) { qr_mailbox_poke(inbox); }
 
 static void jobs_free(quire_engine *engine) {
     qr_engine_message message;
@@ -60,10 +68,12 @@ static void messages_free(quire_engine *engine) {
     }
 }
 
-static void parts_destroy(qr_engine_parts *parts) {
+/* The inbox goes last: the store's threads poke it until the KV manager has closed the store. */
+void qr_engine_parts_destroy(qr_engine_parts *parts) {
     if (parts->backend) parts->backend->ops->destroy(parts->backend);
     qr_compute_pool_destroy(parts->pool);
     quire_kv_destroy(parts->kv);
+    qr_mailbox_destroy(parts->inbox);
 }
 
 void quire_engine_destroy(quire_engine *engine) {
@@ -77,12 +87,11 @@ void quire_engine_destroy(quire_engine *engine) {
     jobs_free(engine);
     messages_free(engine);
     qr_scheduler_destroy(engine->scheduler);
-    qr_mailbox_destroy(engine->inbox);
     qr_mailbox_destroy(engine->outbox);
     qr_mailbox_destroy(engine->returned);
     qr_mailbox_destroy(engine->bell);
     qr_snapshot_destroy(engine->snapshot);
-    parts_destroy(&engine->parts);
+    qr_engine_parts_destroy(&engine->parts);
     free(engine);
 }
 
@@ -92,9 +101,10 @@ static quire_status engine_take_memory(quire_engine *engine) {
         qr_scheduler_create(&parts->scheduler, parts->kv, parts->block_tokens, qr_engine_sink, engine, &engine->scheduler);
     if (status != QUIRE_OK) return status;
     engine->events_max = qr_scheduler_events_max(engine->scheduler);
-    size_t messages = engine->jobs_max + QR_FORGETS_MAX;
-    status = qr_mailbox_create(sizeof(qr_engine_message), messages, &engine->inbox);
-    if (status == QUIRE_OK) status = qr_mailbox_create(sizeof(qr_engine_message), messages, &engine->returned);
+    if (!engine->parts.inbox) status = qr_engine_inbox_create(&parts->scheduler, &engine->parts.inbox);
+    engine->inbox = engine->parts.inbox;
+    if (status == QUIRE_OK)
+        status = qr_mailbox_create(sizeof(qr_engine_message), messages_max(&parts->scheduler), &engine->returned);
     if (status == QUIRE_OK)
         status = qr_mailbox_create(sizeof(quire_event), outbox_capacity(&parts->scheduler), &engine->outbox);
     if (status == QUIRE_OK) status = qr_mailbox_create(1, 1, &engine->bell);
@@ -107,7 +117,7 @@ quire_status qr_engine_start(const qr_engine_parts *parts, quire_engine **out, q
     quire_engine *engine = qr_alloc_zero(1, sizeof *engine);
     if (!engine) {
         qr_engine_parts owned = *parts;
-        parts_destroy(&owned);
+        qr_engine_parts_destroy(&owned);
         return qr_fail(error, QUIRE_NO_MEMORY, "engine", QR_NO_OFFSET, "no memory for the engine");
     }
     quire_kv_stats stats;
@@ -226,6 +236,16 @@ void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t
     engine->forget_count++;
     bool pushed = qr_mailbox_try_push(engine->inbox, &message);
     QR_ASSERT(pushed);
+}
+
+void quire_engine_flush(quire_engine *engine) {
+    atomic_fetch_add(&engine->flushes_asked, 1);
+    qr_mailbox_poke(engine->inbox);
+}
+
+void quire_engine_stop_flush(quire_engine *engine) {
+    atomic_store(&engine->flushes_stopped, atomic_load(&engine->flushes_asked));
+    qr_mailbox_poke(engine->inbox);
 }
 
 /* ---- observation ---- */

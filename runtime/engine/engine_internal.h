@@ -7,6 +7,7 @@
  *   poll             <-- outbox (quire_event) ------
  *                    <-- returned (engine_message) - what the owner allocated comes back to be freed
  *   get_stats        <-- snapshot ------------------
+ *   flush, stop      -- counted calls, a poke ----->   and wake-ups of the store's threads: a poke
  *   check            <-> one slot, both wait
  *
  * The thread works only while the outbox has room for all that one round can say; else it waits for the owner to poll. The
@@ -37,10 +38,18 @@ typedef struct qr_engine_parts {
     uint64_t (*saturated)(const qr_backend *backend);      /* may be NULL */
     const char *cpu_path;
     uint64_t numerics_fingerprint;
+    qr_mailbox *inbox; /* of qr_engine_inbox_create, when something wakes the engine by it; else NULL */
 } qr_engine_parts;
+
+/* The inbox of an engine to be: what lies below it is made first and wakes it by a poke. */
+QUIRE_MUST_CHECK quire_status qr_engine_inbox_create(const qr_scheduler_config *config, qr_mailbox **inbox);
+/* quire_kv_tiers.wake of an engine; the context is its inbox. */
+void qr_engine_wake_inbox(void *inbox);
 
 /* Errors: NO_MEMORY, INVALID, IO (no thread). */
 QUIRE_MUST_CHECK quire_status qr_engine_start(const qr_engine_parts *parts, quire_engine **engine, quire_error *error);
+/* Of an engine that was never started. */
+void qr_engine_parts_destroy(qr_engine_parts *parts);
 /* Bytes of mailboxes and scheduler, for the memory plan. */
 uint64_t qr_engine_bytes(const qr_scheduler_config *config, uint32_t block_total, uint32_t block_tokens);
 
@@ -85,16 +94,18 @@ struct quire_engine {
     uint64_t forgets_asked; /* calls so far */
 
     /* Shared. */
-    _Atomic uint32_t queued;     /* submitted and not started */
-    _Atomic bool attention;      /* some job has a wish */
-    _Atomic bool draining;       /* submit refuses */
-    _Atomic bool stopping;       /* the thread ends; nobody polls any more */
-    _Atomic bool starved;        /* the thread waits for room in the outbox */
-    _Atomic uint64_t forget_all; /* everything cached is to be forgotten: the number of the call; 0 = no */
+    _Atomic uint32_t queued;                         /* submitted and not started */
+    _Atomic bool attention;                          /* some job has a wish */
+    _Atomic bool draining;                           /* submit refuses */
+    _Atomic bool stopping;                           /* the thread ends; nobody polls any more */
+    _Atomic bool starved;                            /* the thread waits for room in the outbox */
+    _Atomic uint64_t forget_all;                     /* everything cached is to be forgotten: the number of the call; 0 = no */
+    _Atomic uint64_t flushes_asked, flushes_stopped; /* calls so far; of them, those that are to give up. stopped <= asked */
     _Atomic(qr_check_call *) check;
 
     /* Thread. */
     uint64_t forgets_done; /* the highest number carried out */
+    uint64_t flushes_begun, flushes_ended;
     uint64_t events_sent;
     quire_engine_stats stats; /* scratch of publish */
 };

@@ -1,5 +1,6 @@
-/* The engine's thread: rounds of "take messages, plan, run, complete, say so". Nothing here blocks except the backend, an idle
- * inbox, and an outbox that the owner does not empty. After the first round nothing allocates; a debug build asserts it. */
+/* The engine's thread: rounds of "take messages, plan, run, complete, move the tiers on, say so". Nothing here blocks except
+ * the backend, an idle inbox, and an outbox that the owner does not empty; the disk is the store's threads' business, and they
+ * end a sleep by a poke. After the first round nothing allocates; a debug build asserts it. */
 #include "base/arithmetic.h"
 #include "base/assertion.h"
 #include "base/clock.h"
@@ -9,6 +10,8 @@
 
 /* A wait that something should end looks again after this long, whatever happens. */
 static const uint64_t look_again_us = 50000;
+/* A device cannot wake anybody when its copies are done: one block takes about so long. */
+static const uint64_t copy_us = 50;
 
 /* ---- what goes out ---- */
 
@@ -39,7 +42,11 @@ void qr_engine_publish(quire_engine *engine) {
     const qr_engine_parts *parts = &engine->parts;
     qr_scheduler_get_stats(engine->scheduler, stats);
     quire_kv_get_stats(parts->kv, &stats->kv);
+    quire_kv_get_tiers_stats(parts->kv, &stats->tiers);
     stats->forgets_total = engine->forgets_done;
+    stats->flushes_total = engine->flushes_begun;
+    stats->flush_left = quire_kv_flush_left(parts->kv);
+    stats->erasing = quire_kv_erasing(parts->kv);
     stats->kv_bytes_per_token = parts->kv_bytes_per_token;
     stats->weight_bytes = parts->weight_bytes;
     stats->work_bytes = parts->work_bytes;
@@ -98,6 +105,17 @@ static void obey(quire_engine *engine) {
     if (qr_scheduler_obey(engine->scheduler, qr_clock_us())) atomic_store(&engine->attention, true);
 }
 
+/* Stopped first: what it says is never ahead of what was asked then. */
+static bool obey_flush(quire_engine *engine) {
+    uint64_t stopped = atomic_load(&engine->flushes_stopped), asked = atomic_load(&engine->flushes_asked);
+    if (asked == engine->flushes_begun && stopped == engine->flushes_ended) return false;
+    engine->flushes_begun = asked;
+    engine->flushes_ended = stopped;
+    if (asked > stopped) quire_kv_flush_begin(engine->parts.kv);
+    else quire_kv_flush_end(engine->parts.kv);
+    return true;
+}
+
 static void answer_check(quire_engine *engine) {
     qr_check_call *call = atomic_exchange(&engine->check, NULL);
     if (!call) return;
@@ -126,6 +144,8 @@ static bool complete_oldest(quire_engine *engine) {
 static bool run_round(quire_engine *engine) {
     qr_backend *backend = engine->parts.backend;
     for (qr_step *step; qr_scheduler_plan(engine->scheduler, qr_clock_us(), &step);) backend->ops->submit(backend, step);
+    if (qr_scheduler_steps_in_flight(engine->scheduler) == 0) return false;
+    qr_scheduler_poll(engine->scheduler, qr_clock_us()); /* what the plan began goes on during the step */
     return complete_oldest(engine);
 }
 
@@ -137,26 +157,39 @@ static void say_so(quire_engine *engine, uint64_t sent_before) {
 
 /* The owner's poll rings when it sees `starved`; the look after setting it closes the gap. */
 static void wait_for_room(quire_engine *engine) {
+    bool flushes = obey_flush(engine);
+    if (qr_scheduler_poll(engine->scheduler, qr_clock_us()) || flushes) qr_engine_publish(engine);
     atomic_store(&engine->starved, true);
     if (!has_room(engine)) qr_mailbox_wait(engine->bell, look_again_us);
     atomic_store(&engine->starved, false);
 }
 
-/* With requests left there is always something to run (tests/sim asserts it); should that ever fail, a late look costs less
- * than a client that waits for ever. */
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* With requests left there is something to run, or a tier that will wake us (tests/sim asserts it); should that ever fail, a
+ * late look costs less than a client that waits for ever. */
 static void wait_for_work(quire_engine *engine) {
     uint64_t deadline_us = qr_scheduler_next_deadline_us(engine->scheduler), now_us = qr_clock_us();
     uint64_t timeout_us = deadline_us == UINT64_MAX ? UINT64_MAX : deadline_us > now_us ? deadline_us - now_us : 0;
-    if (!qr_scheduler_idle(engine->scheduler) && timeout_us > look_again_us) timeout_us = look_again_us;
+    uint64_t poll_us = quire_kv_poll_after_us(engine->parts.kv);
+    timeout_us = least(timeout_us, poll_us > copy_us ? poll_us : copy_us);
+    if (!qr_scheduler_idle(engine->scheduler)) timeout_us = least(timeout_us, look_again_us);
     qr_mailbox_wait(engine->inbox, timeout_us);
+}
+
+/* A poll comes after the last word about idleness and before the sleep, so what may be begun only now is begun. */
+static bool move_tiers(quire_engine *engine, bool ran) {
+    quire_kv_set_idle(engine->parts.kv, !ran);
+    return qr_scheduler_poll(engine->scheduler, qr_clock_us());
 }
 
 static void one_round(quire_engine *engine) {
     uint64_t sent = engine->events_sent;
-    bool came = take_messages(engine);
+    bool came = take_messages(engine), flushes = obey_flush(engine);
     if (has_room(engine)) obey(engine);
     bool ran = has_room(engine) && run_round(engine);
-    bool quiet = !came && !ran && engine->events_sent == sent && !atomic_load(&engine->attention);
+    bool moved = move_tiers(engine, ran) || flushes;
+    bool quiet = !came && !ran && !moved && engine->events_sent == sent && !atomic_load(&engine->attention);
     if (!quiet) {
         say_so(engine, sent);
     } else if (has_room(engine)) {

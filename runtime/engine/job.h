@@ -38,6 +38,9 @@ typedef struct qr_choice {
     bool has_slot, has_sequence;
     bool pause_wanted; /* released as soon as no step in flight holds rows of it */
     bool stop_wanted;  /* stop_choice came before the fork */
+    bool loads;        /* blocks of its history come from a lower tier (loading.c) */
+    bool load_counts;  /* the request's match tells of this load: it began with its first start */
+    bool load_abandoned;
     uint32_t slot;
     quire_seq_id seq;
     quire_token *tokens; /* [prompt_count + limit]; an embryo's are empty until the fork */
@@ -48,7 +51,11 @@ typedef struct qr_choice {
     uint64_t wait_arrival; /* the prefilling choice whose prefix it waits for; 0: none */
     uint32_t wait_index;   /* the same */
     uint32_t wait_tokens;  /* prefix tokens that will be shared then */
-    uint64_t seed;         /* of this choice */
+    uint32_t front_tokens; /* while it loads: it prefills up to here */
+    uint64_t load_end_us;  /* the load is given up then */
+    uint64_t
+        load_wait_us; /* its front stands at what is on its way, and goes on by itself then; UINT64_MAX: it does not stand */
+    uint64_t seed;    /* of this choice */
 } qr_choice;
 
 struct qr_job {
@@ -59,7 +66,7 @@ struct qr_job {
     _Atomic uint64_t stop_wanted; /* one bit per choice */
     quire_request request;        /* pointers lead into the job's own memory */
     uint64_t arrival;             /* rising with age; unique, never 0 */
-    uint64_t submitted_us, started_us, first_row_us, deadline_us;
+    uint64_t submitted_us, started_us, first_row_us /* or the begin of its load */, deadline_us;
     quire_namespace_id ns;
     bool has_namespace;
     bool started;
@@ -78,8 +85,14 @@ struct qr_job {
 };
 
 static inline uint32_t qr_choice_generated(const qr_choice *c) { return c->known - c->job->request.prompt_count; }
-/* Rows that could be scheduled now. */
+/* Rows that are left to schedule. */
 static inline uint32_t qr_choice_remaining(const qr_choice *c) { return c->known + c->pending - c->scheduled; }
+/* Rows that could be scheduled now. */
+static inline uint32_t qr_choice_ready(const qr_choice *c) {
+    if (!c->loads) return qr_choice_remaining(c);
+    uint32_t end = c->front_tokens < c->known ? c->front_tokens : c->known;
+    return end > c->scheduled ? end - c->scheduled : 0;
+}
 /* Slots that it needs to start: a job that is not forked yet takes those of all its choices. */
 static inline uint32_t qr_choice_slots(const qr_choice *c) { return c->job->forked ? 1 : c->job->request.choice_count; }
 /* Urgency first, then age, then index: the one order of queue, planning and pausing. */

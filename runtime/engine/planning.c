@@ -1,9 +1,9 @@
 /* Which rows join the next step: one row for every choice that decodes, then prefill, short rests first and then in order of
  * urgency and age, as much as the rest of the step's time allows, and always at least a block of it, so that decodes never
- * starve a prompt.
+ * starve a prompt. A choice that loads prefills up to its front and is passed over while the front stands.
  *
  * Every row of a prefill has its block already (admission reserved them); a decode row takes one when it needs it, and when
- * there is none the youngest of the least urgent pauses. */
+ * there is none the youngest of the least urgent pauses; but where blocks are about to come back it waits a step. */
 #include "base/assertion.h"
 #include "runtime/engine/scheduler_internal.h"
 
@@ -145,7 +145,7 @@ static bool decode_reserve(planner *p, qr_choice *c) {
             c->reserved = c->scheduled + 1;
             return true;
         }
-        if (status == QUIRE_NO_BLOCKS && release_pending(s)) return false;
+        if (status == QUIRE_NO_BLOCKS && (release_pending(s) || quire_kv_busy(s->kv))) return false;
         qr_choice *victim = pause_victim(s);
         bool alone = victim == c && s->running_count == 1 && s->in_flight == 0;
         if (status != QUIRE_NO_BLOCKS || !victim || alone) {
@@ -185,7 +185,7 @@ static void plan_decodes(planner *p) {
 
 /* Once per step: the rows of a sequence stand together. */
 static bool prefills_now(const planner *p, const qr_choice *c) {
-    return qr_choice_prefills(c) && !c->pause_wanted && c->step_id != p->place->step.id;
+    return qr_choice_prefills(c) && qr_choice_ready(c) > 0 && !c->pause_wanted && c->step_id != p->place->step.id;
 }
 
 static double spent_us(const planner *p) {
@@ -199,11 +199,12 @@ static uint32_t rows_in(const planner *p, const qr_choice *c, double time_us) {
     if (p->place->prefill_rows == 0 && rows < p->s->block_tokens) rows = p->s->block_tokens;
     if (c->job->request.prompt_logprobs && rows > p->score_left) rows = p->score_left;
     if (rows > rows_left) rows = rows_left;
-    uint32_t remaining = qr_choice_remaining(c);
-    return rows < remaining ? rows : remaining;
+    uint32_t ready = qr_choice_ready(c);
+    return rows < ready ? rows : ready;
 }
 
 static void add_prefill(planner *p, qr_choice *c, uint32_t rows) {
+    if (c->loads) quire_kv_load_computing(p->s->kv, c->seq, c->scheduled + rows);
     add_choice(p, c, rows);
     p->place->prefill_rows += rows;
 }
@@ -277,6 +278,7 @@ bool qr_scheduler_plan(qr_scheduler *s, uint64_t now_us, qr_step **step) {
     if (s->in_flight == s->config.limits.steps_in_flight) return false;
     quire_kv_set_time(s->kv, now_us);
     expire(s, now_us);
+    qr_loads_advance(s, now_us);
     qr_step_place *place = &s->places[(s->place_first + s->in_flight) % s->config.limits.steps_in_flight];
     planner p = {s, place, now_us, s->config.limits.samples_max - s->config.max_sequences};
     place_clear(place, s->next_step_id);

@@ -221,30 +221,44 @@ bool qr_scheduler_cancel_some(qr_scheduler *s, uint64_t now_us) {
 
 /* ---- observation ---- */
 
-uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *s) { return s->next_deadline_us; }
+bool qr_scheduler_poll(qr_scheduler *s, uint64_t now_us) {
+    quire_kv_set_time(s->kv, now_us);
+    if (!quire_kv_poll(s->kv)) return false;
+    s->release_epoch++;
+    return true;
+}
+
+uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *s) {
+    uint64_t load_us = qr_loads_deadline_us(s);
+    return load_us < s->next_deadline_us ? load_us : s->next_deadline_us;
+}
 
 bool qr_scheduler_idle(const qr_scheduler *s) { return s->live_count == 0 && s->in_flight == 0; }
 
 uint32_t qr_scheduler_steps_in_flight(const qr_scheduler *s) { return s->in_flight; }
 
-/* A round is as many plans as steps in flight and one completion. A plan: STARTED per slot, the jobs that expire, one that
- * ends by an error. A completion: per running choice a token and a progress, per score one, and where a job ends CHOICE_DONE
- * for all its choices and DONE. */
+/* A round is as many plans as steps in flight and one completion. A plan: STARTED and a progress per slot, the jobs that
+ * expire, one that ends by an error. A completion: per running choice a token and a progress, per score one, and where a job
+ * ends CHOICE_DONE for all its choices and DONE. */
 uint32_t qr_scheduler_events_max_of(const qr_scheduler_config *config) {
     uint32_t job = QUIRE_CHOICES_MAX + 1;
-    uint32_t plan = config->max_sequences + (QR_EXPIRED_PER_PLAN + 2) * job;
+    uint32_t plan = 2 * config->max_sequences + (QR_EXPIRED_PER_PLAN + 2) * job;
     uint32_t completion = config->max_sequences * (2 + job) + config->limits.samples_max;
     return QR_STEPS_IN_FLIGHT_MAX * plan + completion;
 }
 
 uint32_t qr_scheduler_events_max(const qr_scheduler *s) { return qr_scheduler_events_max_of(&s->config); }
 
-/* Jobs that have at least one running choice. */
-static uint32_t running_jobs(const qr_scheduler *s) {
+static bool choice_runs(const qr_choice *c) { return c->state != QR_CHOICE_ENDED; }
+
+static bool choice_loads(const qr_choice *c) { return c->loads; }
+
+/* Jobs that have at least one such choice among the running. */
+static uint32_t jobs_with(const qr_scheduler *s, bool (*such)(const qr_choice *c)) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->running_count; i++) {
         qr_job *job = s->running[i]->job;
-        if (job->counted || s->running[i]->state == QR_CHOICE_ENDED) continue;
+        if (job->counted || !such(s->running[i])) continue;
         job->counted = true;
         count++;
     }
@@ -257,7 +271,8 @@ void qr_scheduler_get_stats(const qr_scheduler *s, quire_engine_stats *stats) {
     out.context_tokens = s->capacity_tokens;
     out.block_tokens = s->block_tokens;
     out.max_sequences = s->config.max_sequences;
-    out.running = running_jobs(s);
+    out.running = jobs_with(s, choice_runs);
+    out.loading = jobs_with(s, choice_loads);
     out.waiting = s->waiting_count;
     out.paused = s->live_count - out.waiting - out.running;
     out.idle = qr_scheduler_idle(s);

@@ -68,18 +68,20 @@ bool qr_scheduler_obey(qr_scheduler *scheduler, uint64_t now_us);
 /* Cancels up to QR_OBEYED_PER_CALL jobs. True: there are more. */
 bool qr_scheduler_cancel_some(qr_scheduler *scheduler, uint64_t now_us);
 
-/* Fills the next step. False: nothing can run now (idle, or all steps in flight). */
+/* Moves the lower tiers on: once a round, and while nothing runs. True: something changed, so a plan may find more to do. */
+bool qr_scheduler_poll(qr_scheduler *scheduler, uint64_t now_us);
+/* Fills the next step. False: nothing can run now (idle, waiting for a lower tier, or all steps in flight). */
 bool qr_scheduler_plan(qr_scheduler *scheduler, uint64_t now_us, qr_step **step);
 /* Takes a step's result in order of submission. */
 void qr_scheduler_complete(qr_scheduler *scheduler, const qr_step_result *result, uint64_t now_us);
-/* The next instant at which something happens by itself (a timeout), or UINT64_MAX. */
+/* The next instant at which something happens by itself (a timeout, a load that is given up), or UINT64_MAX. */
 uint64_t qr_scheduler_next_deadline_us(const qr_scheduler *scheduler);
 uint32_t qr_scheduler_steps_in_flight(const qr_scheduler *scheduler);
 bool qr_scheduler_idle(const qr_scheduler *scheduler); /* no request of any state, no step in flight */
 uint32_t qr_scheduler_events_max(const qr_scheduler *scheduler);
 uint32_t qr_scheduler_events_max_of(const qr_scheduler_config *config);
 
-/* Fills the scheduler's part: running, waiting, paused, counters. */
+/* Fills the scheduler's part: running, loading, waiting, paused, counters. */
 void qr_scheduler_get_stats(const qr_scheduler *scheduler, quire_engine_stats *stats);
 /* Verifies every invariant; CORRUPT names the first violation. O(requests and their tokens). */
 QUIRE_MUST_CHECK quire_status qr_scheduler_check(const qr_scheduler *scheduler, quire_error *error);

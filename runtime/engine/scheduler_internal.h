@@ -3,7 +3,8 @@
  *
  *   scheduler.c  create, add, cancel, deadlines, statistics      admission.c  the queue: who starts next
  *   planning.c   which rows join the next step                   completion.c what a step's result means
- *   ending.c     the ways a choice or a job stops or pauses      scheduler_check.c every invariant
+ *   ending.c     the ways a choice or a job stops or pauses      loading.c    what comes from lower tiers instead
+ *   scheduler_check.c every invariant
  *
  * Where a choice is: QUEUED in `queue`; RUNNING (or ENDED with rows in flight) in `running`; an EMBRYO in neither, its
  * slot taken already. Where a job is: `live` until its DONE, `closing` until its last step in flight is over, `ended`
@@ -58,7 +59,8 @@ struct qr_scheduler {
 
     quire_token *end_tokens; /* config.end_tokens points here */
 
-    /* Admission is tried again only after something that could help it: release_epoch counts those. */
+    /* Admission is tried again only after something that could help it: release_epoch counts those. What the tiers have moved
+     * on may have given blocks back. */
     uint64_t release_epoch, blocked_epoch;
 
     qr_step_place places[QR_STEPS_IN_FLIGHT_MAX];
@@ -88,7 +90,17 @@ void qr_choice_settle(qr_scheduler *s, qr_choice *c);
 void qr_scheduler_emit(qr_scheduler *s, quire_event *event);
 quire_event qr_choice_event(const qr_choice *c, quire_event_kind kind);
 
+/* ---- loading.c ---- */
+/* The choice has its sequence, with room for all of its history: loads what is stored of it up to `limit` tokens, when that is
+ * faster than computing it. The match says why not. */
+void qr_load_start(qr_scheduler *s, qr_choice *c, uint32_t limit, quire_kv_match *match, uint64_t now_us);
+/* Takes what has arrived where a front has met it, and gives up what takes too long. */
+void qr_loads_advance(qr_scheduler *s, uint64_t now_us);
+/* When the next load is given up if nothing arrives; UINT64_MAX. */
+uint64_t qr_loads_deadline_us(const qr_scheduler *s);
+
 /* ---- completion.c ---- */
+void qr_choice_emit_progress(qr_scheduler *s, const qr_choice *c);
 /* A stop token of the request, or an end token of the model that the request does not ignore. */
 bool qr_choice_is_end(const qr_scheduler *s, const qr_choice *c, quire_token token);
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/sizing.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -27,6 +28,17 @@ static const double mib = 1024.0 * 1024.0;
 
 static quire_status refuse(quire_error *error, const char *field, const char *rule) {
     return qr_fail(error, QUIRE_INVALID, field, QR_NO_OFFSET, "%s %s", field, rule);
+}
+
+void qr_sizing_name_field(quire_error *error) {
+    static const char *const names[][2] = {{"host_bytes", "host_cache"},
+                                           {"disk_path", "disk_cache"},
+                                           {"disk_max_bytes", "disk_cache_max"},
+                                           {"disk_floor_bytes", "disk_cache_floor"},
+                                           {"disk_day_budget_bytes", "disk_write_budget"}};
+    for (size_t i = 0; error && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(error->source, names[i][0]) == 0) snprintf(error->source, sizeof error->source, "%s", names[i][1]);
+    }
 }
 
 /* ---- defaults ---- */
@@ -67,7 +79,13 @@ static quire_kv_config kv_config(const quire_model *model, const quire_engine_co
                           .max_namespaces = c->max_waiting + c->max_sequences + IDLE_NAMESPACES,
                           .policy = c->policy,
                           .storage = QUIRE_KV_STORAGE_HOST,
-                          .cache_disabled = c->cache_disabled};
+                          .cache_disabled = c->cache_disabled,
+                          .tiers = {.disk_path = c->disk_cache_path,
+                                    .disk_max_bytes = c->disk_cache_max_bytes,
+                                    .disk_floor_bytes = c->disk_cache_floor_bytes,
+                                    .disk_day_budget_bytes = c->disk_cache_day_budget_bytes,
+                                    .disk_write = c->disk_write,
+                                    .verify_every = c->verify_every}};
     quire_model_kv_groups(model, c->key_type, c->value_type, &kv);
     return kv;
 }
@@ -100,6 +118,19 @@ void qr_sizing_layout(const quire_model *model, const quire_engine_config *c, qr
                                               .cpu_path = c->cpu_path};
 }
 
+static quire_status check_disk(const quire_model *model, const quire_engine_config *c, quire_error *error) {
+    quire_kv_config kv = kv_config(model, c);
+    quire_kv_disk_plan plan;
+    if (!c->disk_cache_path) return QUIRE_OK;
+    kv.block_count = 1;
+    quire_kv_plan_disk(&kv, &plan);
+    if (plan.block_max > 0) return QUIRE_OK;
+    return qr_fail(error, QUIRE_INVALID, "disk_cache_max", QR_NO_OFFSET,
+                   "disk_cache_max is %.1f MiB and must be at least %.1f MiB: a block of %u tokens takes %.1f KiB on disk",
+                   (double)c->disk_cache_max_bytes / mib, (double)plan.cap_min_bytes / mib, c->block_tokens,
+                   (double)plan.record_bytes / 1024.0);
+}
+
 /* ---- memory ---- */
 
 /* Everything besides weights and KV. Depends on the block count only a little (block tables are as long as a context). */
@@ -116,6 +147,18 @@ static uint64_t kv_bytes_of(quire_kv_config kv, uint32_t block_count) {
     return quire_kv_memory_bytes(&kv);
 }
 
+/* The pool alone, with its bookkeeping. */
+static quire_kv_config without_tiers(quire_kv_config kv) {
+    kv.tiers = (quire_kv_tiers){0};
+    return kv;
+}
+
+/* What the lower tiers add, in host memory. */
+static uint64_t tiers_bytes_of(const quire_kv_config *kv, uint32_t block_count) {
+    uint64_t with = kv_bytes_of(*kv, block_count), alone = kv_bytes_of(without_tiers(*kv), block_count);
+    return with > alone ? with - alone : 0;
+}
+
 /* The most blocks whose pool and bookkeeping take at most `bytes`; 0: not one. */
 static uint32_t blocks_in(const quire_kv_config *kv, uint64_t bytes) {
     uint32_t low = 0, high = UINT32_MAX / 2;
@@ -128,13 +171,11 @@ static uint32_t blocks_in(const quire_kv_config *kv, uint64_t bytes) {
     return low;
 }
 
-/* Bytes for the KV pool. */
-static uint64_t kv_budget(const quire_model_info *info, const quire_engine_config *c, uint64_t memory_bytes, uint64_t work) {
+/* Bytes for the KV pool and its bookkeeping. Lower tiers grow with what they hold, not with the pool, so one size of them
+ * stands for all; the memory that a user gives the pool is the pool's. */
+static uint64_t kv_budget(const quire_model_info *info, const quire_engine_config *c, uint64_t memory_bytes, uint64_t rest) {
     if (c->kv_memory_bytes) return c->kv_memory_bytes;
-    if (memory_bytes != UINT64_MAX) {
-        uint64_t rest = info->weight_bytes + work;
-        return memory_bytes > rest ? memory_bytes - rest : 0;
-    }
+    if (memory_bytes != UINT64_MAX) return memory_bytes > rest ? memory_bytes - rest : 0;
     uint64_t available = qr_memory_available_bytes();
     bool loaded = info->fingerprint != 0; /* then what is available no longer has the weights in it */
     if (!loaded) available = available > info->weight_bytes ? available - info->weight_bytes : 0;
@@ -146,17 +187,18 @@ static quire_status resolve_blocks(const quire_model *model, quire_engine_config
     const quire_model_info *info = quire_model_get_info(model);
     if (c->kv_block_count) return QUIRE_OK;
     uint64_t work = work_bytes(model, c);
-    uint64_t budget = kv_budget(info, c, memory_bytes, work);
-    quire_kv_config kv = kv_config(model, c);
+    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers);
     uint32_t needed = (uint32_t)qr_div_up(c->context_tokens, c->block_tokens);
+    uint64_t tiers = tiers_bytes_of(&with_tiers, needed);
+    uint64_t budget = kv_budget(info, c, memory_bytes, info->weight_bytes + work + tiers);
     uint32_t blocks = blocks_in(&kv, budget);
     if (blocks < needed) {
         return qr_fail(
             error, QUIRE_TOO_LARGE, "kv_memory", QR_NO_OFFSET,
             "a context of %u tokens takes %u blocks (%.1f MiB) and %.1f MiB hold %u; weights take %.1f MiB, work space "
-            "%.1f MiB",
+            "%.1f MiB, lower tiers %.1f MiB",
             c->context_tokens, needed, (double)kv_bytes_of(kv, needed) / mib, (double)budget / mib, blocks,
-            (double)info->weight_bytes / mib, (double)work / mib);
+            (double)info->weight_bytes / mib, (double)work / mib, (double)tiers / mib);
     }
     c->kv_block_count = blocks;
     c->kv_memory_bytes = 0;
@@ -164,7 +206,7 @@ static quire_status resolve_blocks(const quire_model *model, quire_engine_config
 }
 
 static void fill_sizing(const quire_model *model, const quire_engine_config *c, qr_sizing *s) {
-    quire_kv_config kv = kv_config(model, c);
+    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers);
     memset(s, 0, sizeof *s);
     s->weight_bytes = quire_model_get_info(model)->weight_bytes;
     s->kv_token_bytes = quire_kv_token_bytes(&kv);
@@ -172,8 +214,9 @@ static void fill_sizing(const quire_model *model, const quire_engine_config *c, 
     s->kv_pool_bytes = s->kv_block_bytes * kv.block_count;
     uint64_t kv_bytes = quire_kv_memory_bytes(&kv);
     s->kv_bookkeeping_bytes = kv_bytes > s->kv_pool_bytes ? kv_bytes - s->kv_pool_bytes : 0;
+    s->tiers_bytes = tiers_bytes_of(&with_tiers, kv.block_count);
     s->work_bytes = work_bytes(model, c);
-    s->total_bytes = s->weight_bytes + s->kv_pool_bytes + s->kv_bookkeeping_bytes + s->work_bytes;
+    s->total_bytes = s->weight_bytes + s->kv_pool_bytes + s->kv_bookkeeping_bytes + s->tiers_bytes + s->work_bytes;
     s->block_tokens = c->block_tokens;
     s->block_count = c->kv_block_count;
     s->context_tokens = c->context_tokens;
@@ -187,6 +230,7 @@ quire_status qr_sizing_resolve(const quire_model *model, const quire_engine_conf
                                quire_engine_config *resolved, qr_sizing *sizing, quire_error *error) {
     quire_engine_config c = *config;
     quire_status status = resolve_plain(quire_model_get_info(model), &c, error);
+    if (status == QUIRE_OK) status = check_disk(model, &c, error);
     if (status == QUIRE_OK) status = resolve_blocks(model, &c, memory_bytes, error);
     if (status != QUIRE_OK) return status;
     fill_sizing(model, &c, sizing);

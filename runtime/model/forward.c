@@ -449,6 +449,7 @@ static void run_layers(qr_forward *f) {
         run_attention(f);
         run_feed_forward(f, last ? &f->weights->head : first_of(&next->qkv, &next->q));
         if (last) break;
+        if (f->step->between_layers) f->step->between_layers(f->step->between_context);
         begin_attention_norm(f, next);
         run_rows(f, add_norm_row, rows, 2 * n);
     }

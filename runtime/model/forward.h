@@ -40,6 +40,10 @@ typedef struct qr_forward_step {
     const uint32_t *logit_rows; /* [logit_count] rising */
     uint32_t logit_count;
     float *logits; /* out [logit_count][vocabulary_size] */
+    /* Called by the calling thread between two layers, when no other works: for what cannot wait for the end of a long step.
+     * May be NULL. */
+    void (*between_layers)(void *context);
+    void *between_context;
 } qr_forward_step;
 
 typedef struct qr_forward_times { /* seconds, added up since create */

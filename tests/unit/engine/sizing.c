@@ -42,6 +42,7 @@ Test(engine_sizing, sums_and_sessions_agree) {
     cr_assert(s.kv_pool_bytes + s.kv_bookkeeping_bytes <= 64 << 20, "within what was given");
     cr_assert(s.kv_pool_bytes + s.kv_bookkeeping_bytes + 2 * s.kv_block_bytes > 64 << 20, "and no block left over");
     cr_assert_eq(s.total_bytes, s.weight_bytes + s.kv_pool_bytes + s.kv_bookkeeping_bytes + s.work_bytes);
+    cr_assert_eq(s.tiers_bytes, 0);
     /* 2 layers, 2 KV heads, f16: keys and values */
     cr_assert_eq(s.kv_token_bytes, 2 * 2 * 2 * (quire_model_get_info(model)->key_dim + quire_model_get_info(model)->value_dim));
     qr_sizing again;
@@ -68,6 +69,43 @@ Test(engine_sizing, the_planned_bytes_are_what_the_engine_takes) {
     cr_assert_eq(stats.kv_bytes_per_token, s.kv_token_bytes);
     cr_assert_eq(stats.work_bytes, s.work_bytes);
     quire_engine_destroy(engine);
+    quire_model_close(model);
+}
+
+Test(engine_sizing, lower_tiers_are_counted_beside_the_pool) {
+    quire_model *model = open_tiny(true);
+    quire_engine_config plain = f16, tiered, resolved;
+    qr_sizing alone, with;
+    quire_error error;
+    plain.kv_memory_bytes = 64 << 20;
+    tiered = plain;
+    tiered.disk_cache_path = "/nowhere";
+    tiered.disk_cache_max_bytes = (uint64_t)1 << 30;
+    cr_assert_eq(qr_sizing_resolve(model, &plain, UINT64_MAX, &resolved, &alone, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(qr_sizing_resolve(model, &tiered, UINT64_MAX, &resolved, &with, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(with.block_count, alone.block_count, "the pool keeps what it was given");
+    cr_assert_gt(with.tiers_bytes, 1 << 20);
+    cr_assert_eq(with.total_bytes, alone.total_bytes + with.tiers_bytes);
+    uint64_t memory = alone.total_bytes;
+    plain.kv_memory_bytes = tiered.kv_memory_bytes = 0;
+    cr_assert_eq(qr_sizing_resolve(model, &plain, memory, &resolved, &alone, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_eq(qr_sizing_resolve(model, &tiered, memory, &resolved, &with, &error), QUIRE_OK, "%s", error.text);
+    cr_assert_lt(with.block_count, alone.block_count, "within one budget the pool makes room");
+    cr_assert_leq(with.total_bytes, memory + memory / 100);
+    quire_model_close(model);
+}
+
+Test(engine_sizing, a_cap_that_is_too_small_is_refused_with_both_numbers) {
+    quire_model *model = open_tiny(true);
+    quire_engine_config c = f16, resolved;
+    qr_sizing s;
+    quire_error error;
+    c.kv_block_count = 64;
+    c.disk_cache_path = "/nowhere";
+    c.disk_cache_max_bytes = 10000;
+    cr_assert_eq(qr_sizing_resolve(model, &c, UINT64_MAX, &resolved, &s, &error), QUIRE_INVALID);
+    cr_assert_str_eq(error.source, "disk_cache_max");
+    cr_assert(strstr(error.text, "is 0.0 MiB") && strstr(error.text, "at least 0."), "%s", error.text);
     quire_model_close(model);
 }
 
