@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/cli/bench.h"
+#include "runtime/cli/cache_command.h"
 #include "runtime/cli/chat.h"
 #include "runtime/cli/plan_command.h"
 #include "runtime/cli/run.h"
@@ -25,6 +26,7 @@ static const subcommand subcommands[] = {
     {"chat", "talk with a running daemon", qr_command_chat, NULL},
     {"run", "answer one prompt without a daemon", NULL, qr_command_run},
     {"plan", "say what a model takes and how many sessions fit", qr_command_plan, NULL},
+    {"cache", "look into a cache on disk, and manage it", qr_command_cache, NULL},
     {"tokenize", "show the tokens of a text", qr_command_tokenize, NULL},
     {"bench", "measure a server of this API with many conversations", qr_command_bench, NULL},
 };

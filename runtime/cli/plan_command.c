@@ -52,10 +52,23 @@ static uint64_t session_bytes(const qr_sizing *sizing) { return sizing->blocks_p
 static void print_table(const quire_model *model, const quire_engine_config *config, const qr_sizing *sizing, uint64_t memory) {
     char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
     qr_start_screen_print(stdout, model, config, sizing);
+    qr_start_screen_plan_tiers(stdout, model, config, sizing);
     printf("  %-14s%s: %" PRIu32 " blocks for %" PRIu32 " tokens\n", "one session", qr_size_format(session_bytes(sizing), a),
            sizing->blocks_per_context, sizing->context_tokens);
     if (memory != UINT64_MAX)
         printf("  %-14s%s of %s\n", "memory used", qr_size_format(sizing->total_bytes, a), qr_size_format(memory, b));
+}
+
+static void add_disk(json_t *object, const quire_model *model, const quire_engine_config *config) {
+    qr_engine_layout layout;
+    quire_kv_disk_plan plan;
+    if (!config->disk_cache_path) return;
+    qr_sizing_layout(model, config, &layout);
+    quire_kv_plan_disk(&layout.kv, &plan);
+    json_object_set_new(object, "disk_bytes_max", json_integer((json_int_t)config->disk_cache_max_bytes));
+    json_object_set_new(object, "disk_blocks_max", json_integer((json_int_t)plan.block_max));
+    json_object_set_new(object, "disk_bytes_per_block", json_integer((json_int_t)plan.record_bytes));
+    json_object_set_new(object, "disk_bytes_min", json_integer((json_int_t)plan.cap_min_bytes));
 }
 
 static json_t *plan_json(const quire_model *model, const quire_engine_config *config, const qr_sizing *sizing,
@@ -76,6 +89,7 @@ static json_t *plan_json(const quire_model *model, const quire_engine_config *co
                            "kv_bytes_per_session", (json_int_t)session_bytes(sizing), "sessions", (json_int_t)sizing->sessions);
     if (plan && kv) json_object_update(plan, kv);
     json_decref(kv);
+    if (plan) add_disk(plan, model, config);
     if (plan && memory != UINT64_MAX) json_object_set_new(plan, "memory_bytes", json_integer((json_int_t)memory));
     return plan;
 }

@@ -107,6 +107,22 @@ static void run_report(const run_state *r) {
                      decode_s > 0 && said > 1 ? (said - 1) / decode_s : 0.0);
 }
 
+/* What was computed is on disk for the next one. Ctrl-C gives up what is left. */
+static void run_hibernate(run_state *r) {
+    enum { LOOK_US = 2000 };
+    quire_engine_stats stats;
+    quire_engine_get_stats(r->engine, &stats);
+    if (!stats.tiers.tiers[QUIRE_KV_TIER_DISK].present || r->settings.hibernate_seconds == 0) return;
+    uint64_t before = stats.flushes_total, end_us = qr_clock_us() + r->settings.hibernate_seconds * 1000000;
+    quire_engine_flush(r->engine);
+    do {
+        usleep(LOOK_US);
+        quire_engine_get_stats(r->engine, &stats);
+    } while ((stats.flushes_total == before || stats.flush_left) && qr_clock_us() < end_us &&
+             !qr_interrupt_take(r->interrupt_fd));
+    quire_engine_stop_flush(r->engine);
+}
+
 /* ---- setting up ---- */
 
 static void run_wake(void *context) {
@@ -208,6 +224,7 @@ static int run_all(const run_args *args, const qr_settings *settings) {
     if (status == QUIRE_OK) status = run_prompt(&r);
     if (status == QUIRE_OK) status = run_engine(&r);
     if (status == QUIRE_OK) status = run_answer(&r);
+    if (status == QUIRE_OK) run_hibernate(&r);
     quire_engine_destroy(r.engine);
     qr_text_stream_destroy(r.text);
     qr_token_buffer_deinit(&r.prompt);

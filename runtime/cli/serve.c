@@ -64,6 +64,9 @@ static void daemon_show(const daemon_state *d, const quire_engine_config *config
     qr_cpu_features_detect(&features);
     printf("quire %s\n", QR_VERSION);
     qr_start_screen_print(stdout, d->model, config, sizing);
+    quire_engine_stats stats;
+    quire_engine_get_stats(d->engine, &stats);
+    qr_start_screen_print_tiers(stdout, config, &stats);
     printf("  %-14s%s on %s, %u cores\n", "CPU path", quire_engine_cpu_path(d->engine), features.model, qr_cpu_count());
     if (d->settings.socket) printf("  %-14s%s\n", "socket", d->settings.socket);
     if (d->settings.listen) printf("  %-14s%s\n", "listening", d->settings.listen);
@@ -125,6 +128,7 @@ static quire_status daemon_open(daemon_state *d) {
         .max_body_bytes = s->max_body,
         .max_connections = (uint32_t)s->max_connections,
         .drain_ms = (uint32_t)s->drain_seconds * 1000,
+        .hibernate_ms = (uint32_t)s->hibernate_seconds * 1000,
         .namespace_by_uid = s->namespace_by_uid,
         .metrics_vllm = s->metrics_compat == 1,
         .version = QR_VERSION,
@@ -186,10 +190,12 @@ static quire_status serve_settings(qr_settings_parser *parser, daemon_state *d) 
 int qr_command_serve(int argc, char **argv, const qr_kv_parts *parts) {
     qr_settings_parser parser;
     qr_settings_parser_init(&parser, QR_SETTINGS_ENGINE | QR_SETTINGS_DAEMON);
-    struct argp argp = {.parser = serve_option,
-                        .doc = "Serve a model over a Unix socket with the OpenAI API.\v"
-                               "SIGTERM drains: running answers finish, new requests get 503. A second signal ends at once.",
-                        .children = parser.children};
+    struct argp argp = {
+        .parser = serve_option,
+        .doc = "Serve a model over a Unix socket with the OpenAI API.\v"
+               "SIGTERM drains: running answers finish, new requests get 503. With --disk-cache what is cached is written "
+               "then, for --hibernate-seconds at most. A second signal ends at once.",
+        .children = parser.children};
     qr_command_line_parse(&argp, argc, argv, &parser);
     daemon_state d = {.parts = parts};
     int code = serve_settings(&parser, &d) == QUIRE_OK ? daemon_run(&d) : qr_terminal_fail("serve", &d.error);

@@ -61,3 +61,39 @@ void qr_start_screen_print(FILE *file, const quire_model *model, const quire_eng
     print_capacity(file, config, sizing);
     print_memory(file, model, sizing);
 }
+
+/* ---- tiers ---- */
+
+static void print_host(FILE *file, const quire_kv_tier_stats *host) {
+    char a[QR_SIZE_TEXT_BYTES];
+    if (host->present)
+        fprintf(file, "  %-14s%s of host memory behind the pool\n", "host cache", qr_size_format(host->total_bytes, a));
+}
+
+void qr_start_screen_print_tiers(FILE *file, const quire_engine_config *config, const quire_engine_stats *stats) {
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
+    const quire_kv_tiers_stats *tiers = &stats->tiers;
+    const quire_kv_tier_stats *disk = &tiers->tiers[QUIRE_KV_TIER_DISK];
+    print_host(file, &tiers->tiers[QUIRE_KV_TIER_HOST]);
+    if (!disk->present) return;
+    print_text(file, "disk cache", config->disk_cache_path);
+    fprintf(file, "  %-14s%s of at most %s\n", "", qr_size_format(disk->used_bytes, a), qr_size_format(disk->total_bytes, b));
+    fprintf(file, "  %-14s%" PRIu32 " blocks of this model (%" PRIu64 " tokens); %" PRIu64 " records indexed in %.2f s\n",
+            "found there", disk->block_count, (uint64_t)disk->block_count * stats->block_tokens, tiers->index_records,
+            (double)tiers->index_us / 1e6);
+}
+
+void qr_start_screen_plan_tiers(FILE *file, const quire_model *model, const quire_engine_config *config,
+                                const qr_sizing *sizing) {
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
+    qr_engine_layout layout;
+    quire_kv_disk_plan plan;
+    if (!config->disk_cache_path) return;
+    qr_sizing_layout(model, config, &layout);
+    quire_kv_plan_disk(&layout.kv, &plan);
+    print_text(file, "disk cache", config->disk_cache_path);
+    fprintf(file, "  %-14sat most %s: %" PRIu32 " blocks of %s, %" PRIu64 " tokens, %" PRIu64 " sessions of the full context\n",
+            "", qr_size_format(config->disk_cache_max_bytes, a), plan.block_max, qr_size_format(plan.record_bytes, b),
+            (uint64_t)plan.block_max * sizing->block_tokens,
+            sizing->blocks_per_context ? (uint64_t)plan.block_max / sizing->blocks_per_context : 0);
+}

@@ -17,5 +17,6 @@ void qr_health_handle(qr_task *task);
 void qr_metrics_handle(qr_task *task);
 void qr_kv_ledger_handle(qr_task *task);
 void qr_kv_forget_handle(qr_task *task);
+void qr_kv_flush_handle(qr_task *task);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct http_status_entry {
 
 static const http_status_entry http_statuses[] = {
     {200, "OK", ""},
+    {202, "Accepted", ""},
     {400, "Bad Request", "invalid_request_error"},
     {401, "Unauthorized", "authentication_error"},
     {403, "Forbidden", "permission_error"},

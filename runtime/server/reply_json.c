@@ -48,6 +48,16 @@ static void put_timings(qr_json *json, const qr_usage *usage) {
     qr_json_close(json, '}');
 }
 
+/* Where the matched tokens came from. */
+static void put_tiers(qr_json *json, const quire_kv_match *match) {
+    qr_json_key(json, "tiers");
+    qr_json_open(json, '{');
+    qr_json_put_uint(json, "device", match->token_count - match->host_tokens - match->disk_tokens);
+    qr_json_put_uint(json, "host", match->host_tokens);
+    qr_json_put_uint(json, "disk", match->disk_tokens);
+    qr_json_close(json, '}');
+}
+
 /* Why each prompt's hit was as long as it was. */
 static void put_explanation(qr_json *json, const qr_reply *reply) {
     qr_json_key(json, "kv");
@@ -60,6 +70,8 @@ static void put_explanation(qr_json *json, const qr_reply *reply) {
         qr_json_put_uint(json, "matched_tokens", match->token_count);
         qr_json_put_uint(json, "matched_blocks", match->block_count);
         qr_json_put_uint(json, "tail_tokens", match->tail_tokens);
+        qr_json_put_uint(json, "stored_tokens", match->stored_tokens);
+        put_tiers(json, match);
         qr_json_put_uint(json, "first_divergent_position", match->token_count);
         qr_json_put_text(json, "cause", quire_kv_miss_name(match->miss));
         qr_json_close(json, '}');

@@ -19,6 +19,7 @@ static const qr_route routes[] = {
     {"GET", "/v1/models/", qr_models_handle, .needs_model = true, .has_name = true},
     {"GET", "/v1/kv", qr_kv_ledger_handle, .needs_model = true},
     {"DELETE", "/v1/kv", qr_kv_forget_handle, .needs_model = true},
+    {"POST", "/v1/kv/flush", qr_kv_flush_handle, .needs_model = true},
     {"GET", "/metrics", qr_metrics_handle, .while_draining = true},
     {"GET", "/health", qr_health_handle, .while_draining = true, .open = true},
 };
@@ -130,7 +131,7 @@ qr_task *qr_router_accept(qr_connection *c, const qr_http_head *head, qr_http_er
 
 /* ---- dispatch ---- */
 
-static void task_send(qr_task *task) {
+void qr_router_answer(qr_task *task) {
     qr_connection *c = task->connection;
     qr_server_body_released(task->server, task->body.size);
     qr_bytes_deinit(&task->body);
@@ -138,7 +139,8 @@ static void task_send(qr_task *task) {
     if (task->error.status) return qr_connection_refuse(c, &task->error);
     if (task->generation) return qr_reply_start(task);
     const char *type = task->content_type ? task->content_type : "application/json";
-    qr_connection_reply(c, 200, type, task->answer.data ? task->answer.data : "", task->answer.size);
+    qr_connection_reply(c, task->status ? task->status : 200, type, task->answer.data ? task->answer.data : "",
+                        task->answer.size);
 }
 
 static void task_run(uv_work_t *work) {
@@ -153,7 +155,7 @@ static void task_ran(uv_work_t *work, int status) {
     server->tasks_in_pool--;
     if (task->connection) {
         if (server->state == QR_SERVER_DRAINING) qr_http_refuse(&task->error, 503, NULL, "shutting down");
-        task_send(task);
+        qr_router_answer(task);
     } else {
         qr_task_destroy(task);
     }
@@ -163,7 +165,8 @@ static void task_ran(uv_work_t *work, int status) {
 void qr_router_dispatch(qr_task *task) {
     if (!task->route->off_loop || task->body.size <= QR_OFF_LOOP_BYTES) {
         task->route->handle(task);
-        return task_send(task);
+        if (!task->waits) qr_router_answer(task);
+        return;
     }
     task->work.data = task;
     task->in_pool = true;

@@ -11,5 +11,7 @@
 qr_task *qr_router_accept(qr_connection *connection, const qr_http_head *head, qr_http_error *error);
 /* Runs the handler, here or on a worker thread, and sends what comes out. The task's connection is ANSWERING. */
 void qr_router_dispatch(qr_task *task);
+/* Sends the result of a task that waited. */
+void qr_router_answer(qr_task *task);
 
 #endif

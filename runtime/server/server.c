@@ -179,10 +179,12 @@ static void handles_init(qr_server *server) {
     uv_signal_init(&server->loop, &server->sigint);
     uv_timer_init(&server->loop, &server->tick);
     uv_timer_init(&server->loop, &server->drain_timer);
+    uv_timer_init(&server->loop, &server->kv_timer);
     uv_pipe_init(&server->loop, &server->unix_listener, 0);
     uv_tcp_init(&server->loop, &server->tcp_listener);
     server->wake.data = server->sigterm.data = server->sigint.data = server;
-    server->tick.data = server->drain_timer.data = server->unix_listener.data = server->tcp_listener.data = server;
+    server->tick.data = server->drain_timer.data = server->kv_timer.data = server->unix_listener.data =
+        server->tcp_listener.data = server;
 }
 
 static quire_status server_listen(qr_server *server, quire_error *error) {
@@ -210,6 +212,7 @@ quire_status qr_server_create(const qr_server_config *config, qr_server **out, q
     qr_list_init(&server->connections);
     qr_list_init(&server->dirty);
     qr_list_init(&server->replies);
+    qr_list_init(&server->kv_waits);
     server->created_s = qr_clock_wall_ms() / 1000;
     if (getrandom(&server->random, sizeof server->random, GRND_NONBLOCK) < 0) server->random.state = qr_clock_ns();
     json_object_seed(0); /* before any thread parses */

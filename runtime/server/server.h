@@ -19,6 +19,7 @@ typedef struct qr_server_config {
     size_t max_body_bytes;    /* 0 = 32 MiB */
     uint32_t max_connections; /* 0 = 1,024 */
     uint32_t drain_ms;        /* SIGTERM: running replies may finish for so long; 0 = 30,000 */
+    uint32_t hibernate_ms;    /* after the drain, for writing what is cached to disk; 0 = it is not written */
     uint32_t send_timeout_ms; /* a client that reads nothing for so long is dropped; 0 = 30,000 */
     uint32_t ping_ms;         /* comment pings in a silent stream; 0 = 5,000 */
     size_t send_buffer_bytes; /* bound of what waits for one client; 0 = 1 MiB */

@@ -38,7 +38,7 @@ struct qr_server {
     uv_loop_t loop;
     uv_async_t wake;
     uv_signal_t sigterm, sigint;
-    uv_timer_t tick, drain_timer;
+    uv_timer_t tick, drain_timer, kv_timer;
     uv_pipe_t unix_listener;
     uv_tcp_t tcp_listener;
     bool has_unix, has_tcp;
@@ -60,7 +60,9 @@ struct qr_server {
     uint64_t created_s;
 
     qr_server_state state;
-    bool drain_limit_passed, stop_now;
+    bool drain_limit_passed;
+    bool hibernating;                               /* the drain is over; what is cached is being written */
+    uint64_t hibernate_flushes, hibernate_begin_us; /* flushes before it */
     quire_status result;
 
     qr_list connections;
@@ -68,6 +70,8 @@ struct qr_server {
     qr_list dirty;   /* connections with output to flush */
     qr_list replies; /* generations that the engine knows */
     uint32_t tasks_in_pool;
+    qr_list kv_waits; /* tasks whose answer waits for the engine */
+    uint64_t forgets_asked;
     qr_live_table live;  /* engine request id -> reply */
     quire_event *events; /* [QR_EVENT_BATCH] */
     size_t body_bytes;   /* of all tasks */

@@ -15,12 +15,14 @@ qr_task *qr_task_create(qr_server *server, qr_connection *connection, const qr_r
     task->connection = connection;
     task->route = route;
     task->arrived_us = qr_clock_us();
+    qr_list_init(&task->wait.node);
     return task;
 }
 
 void qr_task_destroy(qr_task *task) {
     if (!task) return;
     qr_server_body_released(task->server, task->body.size);
+    qr_list_remove(&task->wait.node);
     free(task->name);
     free(task->query);
     qr_bytes_deinit(&task->body);

@@ -1,14 +1,15 @@
 /* task.h - one HTTP request from its last header byte to its answer.
  *
- * A route's handler turns the task's inputs into exactly one result: an error, an answer body, or a generation for the
- * engine. Handlers of routes marked off_loop read nothing but the task and read-only objects, so that large bodies can be
- * handled on a worker thread while the loop goes on.
+ * A route's handler turns the task's inputs into exactly one result: an error, an answer body, a generation for the engine, or
+ * a wait, which gives one of the first two later. Handlers of routes marked off_loop read nothing but the task and read-only
+ * objects, so that large bodies can be handled on a worker thread while the loop goes on.
  *
  * Thread: the loop, except while `in_pool`.
  */
 #ifndef QR_SERVER_TASK_H
 #define QR_SERVER_TASK_H
 
+#include "base/list.h"
 #include "runtime/server/byte_buffer.h"
 #include "runtime/server/http_error.h"
 #include "runtime/server/peer.h"
@@ -31,6 +32,15 @@ typedef struct qr_route {
     bool open; /* no API key needed */
 } qr_route;
 
+/* Of a task whose answer waits for the engine (kv_wait.h). */
+typedef struct qr_kv_wait {
+    qr_list node;           /* server->kv_waits; an empty list of its own while it does not wait */
+    bool flush, all;        /* a flush; else to forget, everything or one namespace */
+    uint64_t number;        /* to forget: that of the call; a flush: of flushes before it */
+    uint64_t stored_before; /* blocks */
+    uint64_t until_us;
+} qr_kv_wait;
+
 struct qr_task {
     uv_work_t work;
     struct qr_server *server;
@@ -52,9 +62,12 @@ struct qr_task {
 
     /* result */
     qr_http_error error; /* status 0: none */
+    int status;          /* of an answer; 0 = 200 */
     qr_bytes answer;
     const char *content_type; /* NULL = application/json */
     struct qr_generation *generation;
+    bool waits;
+    qr_kv_wait wait;
 };
 
 qr_task *qr_task_create(struct qr_server *server, struct qr_connection *connection, const qr_route *route);

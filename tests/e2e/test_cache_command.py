@@ -1,5 +1,6 @@
 """`quire cache`: what it shows of a folder and of a running daemon, what it finds, and what it never prints."""
 
+import json
 import os
 import subprocess
 
@@ -147,3 +148,20 @@ def test_a_daemon_without_a_disk_says_so(twin, tmp_path):
     finally:
         if d.process.poll() is None:
             d.process.kill()
+
+
+def test_plan_says_what_a_disk_cache_holds(twin, tmp_path):
+    folder, least = tmp_path / "nowhere", 0
+    for size in (1 << 30, 1 << 16):
+        flags = ("--disk-cache", folder, "--disk-cache-max", size, "--context", "512", "--kv-blocks", "64")
+        command = [BIN, "plan", twin, *map(str, flags)]
+        r = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+        plan = json.loads(r.stdout)
+        assert plan["disk_bytes_max"] == size
+        if size == 1 << 30:
+            assert 0.8 * size < plan["disk_blocks_max"] * plan["disk_bytes_per_block"] <= size
+            assert str(folder) in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            least = plan["disk_bytes_min"]
+        else:
+            assert plan["disk_blocks_max"] == 0 and plan["disk_bytes_min"] == least > size
+    assert not folder.exists()

@@ -121,3 +121,71 @@ Test(server_drain, a_second_signal_ends_at_once) {
     close(running);
     end(&f);
 }
+
+static const quire_kv_tiers_stats with_disk = {.tiers[QUIRE_KV_TIER_DISK].present = true};
+
+static fake_counts drained(const fake_script *script, const qr_server_config *options, quire_status expected) {
+    fixture f;
+    fixture_start(&f, "abc", script, options);
+    free(client_post(&f, "/v1/completions", "{\"prompt\":\"a\"}"));
+    kill(getpid(), SIGTERM);
+    pthread_join(f.thread, NULL);
+    fake_counts counts = fake_engine_counts(f.engine);
+    cr_assert_eq(f.result, expected);
+    end(&f);
+    return counts;
+}
+
+Test(server_drain, hibernates_when_the_last_reply_has_ended) {
+    fake_script script = {.tiers = &with_disk, .flush_steps = 200};
+    qr_server_config options = {.hibernate_ms = 60000};
+    fake_counts counts = drained(&script, &options, QUIRE_OK);
+    cr_assert(counts.flushes == 1 && counts.stopped_flushes == 0);
+}
+
+Test(server_drain, hibernation_ends_at_its_limit) {
+    fake_script script = {.tiers = &with_disk, .flush_steps = 10000000};
+    qr_server_config options = {.hibernate_ms = 100};
+    fake_counts counts = drained(&script, &options, QUIRE_OK);
+    cr_assert(counts.flushes == 1 && counts.stopped_flushes == 1);
+}
+
+Test(server_drain, without_a_disk_or_time_nothing_hibernates) {
+    fake_script script = {.flush_steps = 10000000}, disk = {.tiers = &with_disk, .flush_steps = 10000000};
+    qr_server_config options = {.hibernate_ms = 60000};
+    cr_assert_eq(drained(&script, &options, QUIRE_OK).flushes, 0);
+    cr_assert_eq(drained(&disk, NULL, QUIRE_OK).flushes, 0);
+}
+
+Test(server_drain, a_second_signal_ends_hibernation_at_once) {
+    fixture f;
+    fake_script script = {.tiers = &with_disk, .flush_steps = 10000000};
+    qr_server_config options = {.hibernate_ms = 60000};
+    fixture_start(&f, "abc", &script, &options);
+    kill(getpid(), SIGTERM);
+    while (fake_engine_counts(f.engine).flushes == 0) usleep(1000);
+    char *reply = client_get(&f, "GET", "/metrics");
+    cr_assert_eq(reply_status(reply), 200, "whoever watches can see it");
+    free(reply);
+    kill(getpid(), SIGTERM);
+    pthread_join(f.thread, NULL);
+    cr_assert_eq(f.result, QUIRE_CANCELLED);
+    end(&f);
+}
+
+Test(server_drain, past_its_limit_it_hibernates_too) {
+    fixture f;
+    fake_script script = {.step_us = 20000, .tiers = &with_disk, .flush_steps = 2};
+    qr_server_config options = {.drain_ms = 100, .hibernate_ms = 60000};
+    fixture_start(&f, "sssssssssssssssssssssssssssssssssssssssss", &script, &options);
+    int running = client_connect(&f);
+    send_stream(running, "{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":500}");
+    free(client_read(running, "data: {"));
+    qr_server_stop(f.server);
+    free(client_read(running, NULL));
+    pthread_join(f.thread, NULL);
+    cr_assert_eq(f.result, QUIRE_TIMED_OUT);
+    cr_assert_eq(fake_engine_counts(f.engine).flushes, 1);
+    close(running);
+    end(&f);
+}

@@ -34,6 +34,8 @@ struct quire_engine {
     size_t event_count;
     fake_counts counts;
     uint64_t finished;
+    uint64_t flushes_begun, forgets_done; /* what was asked for is carried out at the next step */
+    uint32_t flush_left, erasing;
 };
 
 static void emit(quire_engine *e, const quire_event *event) {
@@ -48,7 +50,7 @@ static void end_request(quire_engine *e, fake_request *r, quire_finish finish, q
                            .request_id = r->request.id,
                            .finish = finish,
                            .error = error,
-                           .match = {.token_count = 0, .miss = QUIRE_KV_MISS_NEVER_STORED},
+                           .match = e->script.match ? *e->script.match : (quire_kv_match){.miss = QUIRE_KV_MISS_NEVER_STORED},
                            .prompt_tokens = r->request.prompt_count,
                            .completion_tokens = total,
                            .queued_us = 10,
@@ -129,12 +131,23 @@ static void step_request(quire_engine *e, fake_request *r) {
     if (!open) end_request(e, r, QUIRE_FINISH_NONE, QUIRE_OK);
 }
 
+static void step_tiers(quire_engine *e) {
+    uint32_t forgets = e->counts.forgotten_all + e->counts.forgotten_one;
+    if (e->flush_left) e->flush_left--;
+    if (e->erasing) e->erasing--;
+    if (e->flushes_begun < e->counts.flushes) e->flush_left = e->script.flush_steps;
+    if (e->forgets_done < forgets) e->erasing = e->script.erase_steps;
+    e->flushes_begun = e->counts.flushes;
+    e->forgets_done = forgets;
+}
+
 static void *run(void *argument) {
     quire_engine *e = argument;
     for (;;) {
         pthread_mutex_lock(&e->lock);
         bool stop = e->stop, news;
         e->counts.steps++;
+        step_tiers(e);
         for (int i = 0; !stop && i < FAKE_REQUESTS_MAX; i++)
             if (e->requests[i].live) step_request(e, &e->requests[i]);
         news = e->event_count > 0;
@@ -266,12 +279,30 @@ void quire_engine_forget(quire_engine *e, const void *key, size_t bytes) {
     pthread_mutex_unlock(&e->lock);
 }
 
+void quire_engine_flush(quire_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->counts.flushes++;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void quire_engine_stop_flush(quire_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->counts.stopped_flushes++;
+    e->flush_left = 0;
+    pthread_mutex_unlock(&e->lock);
+}
+
 void quire_engine_get_stats(quire_engine *e, quire_engine_stats *stats) {
     pthread_mutex_lock(&e->lock);
     uint32_t context = e->script.context_tokens ? e->script.context_tokens : 512;
     *stats = (quire_engine_stats){.context_tokens = context, .block_tokens = 16, .max_sequences = 4};
     stats->kv.block_total = 1000;
     stats->kv.block_free = 1000;
+    if (e->script.tiers) stats->tiers = *e->script.tiers;
+    stats->flushes_total = e->flushes_begun;
+    stats->forgets_total = e->forgets_done;
+    stats->flush_left = e->flush_left;
+    stats->erasing = e->erasing;
     stats->running = e->counts.live;
     stats->requests_total = e->counts.submitted;
     stats->idle = e->counts.live == 0;

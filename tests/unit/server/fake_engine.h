@@ -19,6 +19,10 @@ typedef struct fake_script {
     uint32_t pool_tokens;    /* TOO_LARGE beyond; 0 = no limit */
     uint32_t prefill_steps;  /* steps before the first token, with progress */
     uint32_t context_tokens; /* 0 = 512 */
+    /* Tiers: figures to show, or NULL; how many steps a flush and an erasure take. */
+    const quire_kv_tiers_stats *tiers;
+    uint32_t flush_steps, erase_steps;
+    const quire_kv_match *match; /* of every request, or NULL */
 } fake_script;
 
 quire_engine *fake_engine_create(const fake_script *script, void (*wake)(void *), void *context);
@@ -26,7 +30,7 @@ void fake_engine_set_wake(quire_engine *engine, void (*wake)(void *), void *cont
 void fake_engine_release(quire_engine *engine); /* ends `hold` */
 
 typedef struct fake_counts {
-    uint32_t live, submitted, started, cancelled, stopped_choices, forgotten_all, forgotten_one;
+    uint32_t live, submitted, started, cancelled, stopped_choices, forgotten_all, forgotten_one, flushes, stopped_flushes;
     uint64_t steps;
     quire_request last; /* pointers are not valid */
     unsigned char last_key[64];

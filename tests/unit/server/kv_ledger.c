@@ -52,7 +52,57 @@ Test(server_kv_ledger, adds_up) {
     json_t *root = json_loads(reply_body(reply), 0, NULL), *pool = json_object_get(root, "pool");
     cr_assert_eq(json_integer_value(json_object_get(pool, "tokens")), 16000);
     cr_assert_eq(json_integer_value(json_object_get(json_object_get(root, "sessions"), "at_full_context")), 1000 / 32);
+    cr_assert(json_is_false(json_object_get(json_object_get(root, "disk"), "present")));
     json_decref(root);
     free(reply);
     fixture_stop(&f);
+}
+
+Test(server_kv_ledger, shows_the_disk_as_it_is) {
+    const quire_kv_tiers_stats tiers = {.index_records = 7,
+                                        .tiers[QUIRE_KV_TIER_DISK] = {.present = true,
+                                                                      .total_bytes = 1000,
+                                                                      .used_bytes = 600,
+                                                                      .block_count = 5,
+                                                                      .budget_bytes = 90,
+                                                                      .budget_left_bytes = 80,
+                                                                      .written_bytes_total = 10}};
+    const struct {
+        const char *name;
+        int value;
+    } wanted[] = {{"bytes", 600},           {"bytes_max", 1000},           {"blocks", 5},         {"tokens", 80},
+                  {"day_budget_bytes", 90}, {"day_budget_left_bytes", 80}, {"written_bytes", 10}, {"found_at_start", 7}};
+    fixture f;
+    fake_script script = {.tiers = &tiers};
+    fixture_start(&f, "a", &script, NULL);
+    char *reply = client_get(&f, "GET", "/v1/kv");
+    json_t *root = json_loads(reply_body(reply), 0, NULL), *disk = json_object_get(root, "disk");
+    cr_assert(json_is_true(json_object_get(disk, "present")));
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        cr_expect_eq(json_integer_value(json_object_get(disk, wanted[i].name)), wanted[i].value, "%s", wanted[i].name);
+    json_decref(root);
+    free(reply);
+    fixture_stop(&f);
+}
+
+Test(server_kv_ledger, explains_every_cause_and_where_the_hit_came_from) {
+    for (int miss = 0; miss < QUIRE_KV_MISS_COUNT; miss++) {
+        const quire_kv_match match = {
+            .token_count = 3, .host_tokens = 0, .disk_tokens = 2, .stored_tokens = 16, .miss = (quire_kv_miss)miss};
+        fixture f;
+        fake_script script = {.match = &match};
+        fixture_start(&f, "a", &script, NULL);
+        char *reply = client_post(&f, "/v1/completions", "{\"prompt\":\"abcdef\",\"explain_cache\":true}");
+        json_t *root = json_loads(reply_body(reply), 0, NULL), *kv = json_array_get(json_object_get(root, "kv"), 0);
+        json_t *tiers = json_object_get(kv, "tiers");
+        cr_expect_str_eq(json_string_value(json_object_get(kv, "cause")), quire_kv_miss_name((quire_kv_miss)miss));
+        cr_expect_eq(json_integer_value(json_object_get(tiers, "device")), 1);
+        cr_expect_eq(json_integer_value(json_object_get(tiers, "disk")), 2);
+        cr_expect_eq(json_integer_value(json_object_get(kv, "stored_tokens")), 16);
+        json_t *details = json_object_get(json_object_get(root, "usage"), "prompt_tokens_details");
+        cr_expect_eq(json_integer_value(json_object_get(details, "cached_tokens")), 3, "what was loaded counts");
+        json_decref(root);
+        free(reply);
+        fixture_stop(&f);
+    }
 }
