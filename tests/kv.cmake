@@ -3,6 +3,7 @@ qr_criterion(unit prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 qr_criterion(unit kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
 target_sources(test_unit_kv PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/fake_store.c)
 qr_criterion(prop kv ROOMS qr_kv qr_prefix_cache qr_blockmgr qr_base)
+target_sources(test_prop_kv PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/fake_store.c)
 qr_criterion(prop prefix_cache ROOMS qr_prefix_cache qr_blockmgr qr_base)
 
 # R03 in every run: the same tests over a hash that says nothing. The executable's qr_hash_bytes comes before the

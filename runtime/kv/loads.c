@@ -103,16 +103,20 @@ static void load_list_remove(quire_kv *kv, uint32_t row) {
     load_of(kv, last)->list_place = place;
 }
 
+/* The way down to the first node that it reads, which the sequence holds as well; then all of it, as any user of a node. */
 static void load_lock(quire_kv *kv, uint32_t row) {
-    const kv_load *l = load_of(kv, row);
-    for (uint32_t place = l->first_node; place < l->limit; place++)
-        qr_tree_lock(&kv->tree, *kv_load_node(&kv->tiers, row, place));
+    kv_load *l = load_of(kv, row);
+    qr_node_id node = kv->sequences[row].tip;
+    for (uint32_t place = kv->sequences[row].node_count; place-- > 0; node = qr_tree_parent(&kv->tree, node))
+        *kv_load_node(&kv->tiers, row, place) = node;
+    for (uint32_t place = 0; place < l->limit; place++) qr_tree_lock(&kv->tree, *kv_load_node(&kv->tiers, row, place));
+    l->locks = true;
 }
 
 static void load_unlock(quire_kv *kv, uint32_t row) {
     kv_load *l = load_of(kv, row);
-    for (uint32_t place = l->limit; place-- > l->first_node;) qr_tree_unlock(&kv->tree, *kv_load_node(&kv->tiers, row, place));
-    l->first_node = l->limit;
+    for (uint32_t place = l->limit; place-- > 0 && l->locks;) qr_tree_unlock(&kv->tree, *kv_load_node(&kv->tiers, row, place));
+    l->locks = false;
 }
 
 quire_status quire_kv_load_begin(quire_kv *kv, quire_seq_id seq, const quire_token *tokens, const quire_kv_load *load,
@@ -131,7 +135,6 @@ quire_status quire_kv_load_begin(quire_kv *kv, quire_seq_id seq, const quire_tok
     *l = (kv_load){.serial = l->serial + 1, .begin = found.begin_block, .end = end, .limit = end, .asked = end};
     l->verify = verify;
     l->active = !verify && end > l->begin;
-    l->first_node = l->active ? sequence->node_count : end;
     if (!l->active) return QUIRE_OK;
     memset(kv_load_place(&kv->tiers, row, l->begin), KV_PLACE_NONE, end - l->begin);
     memcpy(qr_kv_sequence_tokens(kv, sequence) + sequence->token_count, tokens + sequence->token_count,
@@ -302,7 +305,7 @@ void qr_kv_loads_hurt(quire_kv *kv, qr_node_id node) {
     for (uint32_t i = 0; i < kv->tiers.load_count; i++) {
         uint32_t row = kv->tiers.load_list[i];
         kv_load *l = load_of(kv, row);
-        if (place >= l->first_node && place < l->limit && *kv_load_node(&kv->tiers, row, place) == node) l->hurt = true;
+        if (l->locks && place < l->limit && *kv_load_node(&kv->tiers, row, place) == node) l->hurt = true;
     }
 }
 
@@ -321,9 +324,9 @@ void qr_kv_loads_heal(quire_kv *kv) {
     for (uint32_t i = kv->tiers.load_count; i-- > 0;) { /* from the back: one that ends leaves the list */
         uint32_t row = kv->tiers.load_list[i];
         kv_load *l = load_of(kv, row);
-        if (!l->hurt) continue;
+        if (!l->hurt || !l->locks) continue;
         l->hurt = false;
-        uint32_t lost = l->first_node < l->limit ? load_first_lost(kv, row) : l->end;
+        uint32_t lost = load_first_lost(kv, row);
         if (lost < l->end && !l->abandoned) qr_kv_load_fail(kv, row, lost);
     }
 }

@@ -14,7 +14,7 @@
  *   it reads or writes, and its slot or buffer, until the device says that it is done; whatever became of the node meanwhile,
  *   nothing of that is used for anything else before.
  * - A record number in the tree is one of ours, once; so is a host slot. Only stored nodes have slots.
- * - A load locks the stored path that it reads, so its nodes stay the ones they were; what a tier has of them may still go.
+ * - A load locks the path down to what it reads, so its nodes stay the ones they were; what a tier has of them may still go.
  *   Places of a load that its sequence has committed past, or given up, are nobody's: what arrives for them is dropped.
  *
  * With the CPU's device every copy is done when its call returns: nothing is ever under way, and no path waits.
@@ -120,12 +120,12 @@ typedef enum kv_place {
 /* Of a sequence. Places are blocks of its table. */
 typedef struct kv_load {
     bool active, verify, abandoned, failed;
+    bool locks;          /* the nodes of places [0, limit) */
     bool hurt;           /* a node of its path lost its copies: look at it */
     uint32_t serial;     /* tells what arrives for an earlier load of this row */
     uint32_t begin, end; /* what is still wanted */
     uint32_t limit;      /* where `end` was at first */
     uint32_t asked;      /* from here on everything was asked for */
-    uint32_t first_node; /* places [first_node, limit) have a locked node */
     uint32_t computing;  /* tokens that the owner computes */
     uint32_t read_count; /* places in READING */
     uint32_t copy_count; /* in COPYING or DROPPING */

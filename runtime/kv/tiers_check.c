@@ -25,7 +25,7 @@ void qr_kv_tiers_count_locks(const quire_kv *kv, uint32_t *counts) {
     for (uint32_t i = 0; i < tiers->load_count; i++) {
         uint32_t row = tiers->load_list[i];
         const kv_load *l = &tiers->loads[row];
-        for (uint32_t place = l->first_node; place < l->limit; place++) counts[*kv_load_node(tiers, row, place)]++;
+        for (uint32_t place = 0; place < l->limit && l->locks; place++) counts[*kv_load_node(tiers, row, place)]++;
     }
 }
 
@@ -129,7 +129,7 @@ static const char *check_load(const quire_kv *kv, uint32_t row) {
     if (counts[KV_PLACE_READING] != l->read_count || counts[KV_PLACE_ARRIVED] != l->arrived_count ||
         counts[KV_PLACE_COPYING] + counts[KV_PLACE_DROPPING] != l->copy_count)
         return "its places are not those counted";
-    for (uint32_t place = l->first_node + 1; place < l->limit; place++)
+    for (uint32_t place = 1; place < l->limit && l->locks; place++)
         if (qr_tree_parent(&kv->tree, *kv_load_node(tiers, row, place)) != *kv_load_node(tiers, row, place - 1))
             return "its path is broken";
     return NULL;

@@ -222,11 +222,19 @@ static void fake_start(fake_store *fake, fake_work *work, uint64_t *free_us, uin
     work->due_poll = fake->polls + qr_random_below(&fake->random, fake->config.delay_polls_max + 1);
 }
 
+/* Or is lost, and the owner does not know yet. */
+static bool fake_parent_exists(const fake_store *fake, const fake_record *r) {
+    if (r->parent == QR_RECORD_NONE) return true;
+    const fake_record *parent = &fake->records[r->parent];
+    return (fake_exists(parent) || parent->state == FAKE_LOST) && parent->serial == r->parent_serial;
+}
+
 static void fake_put_submit(qr_store *store, qr_record_id record) {
     fake_store *fake = fake_of(store);
     fake_record *r = fake_record_of(fake, record);
     fake_work *write = fake_write_of(fake, record);
     QR_ASSERT(r->state == FAKE_BEGUN && write && write->state == WORK_FILLING);
+    QR_ASSERT(fake_parent_exists(fake, r));
     r->state = FAKE_SUBMITTED;
     fake_start(fake, write, &fake->write_free_us, fake->config.write_bytes_per_second, fake->config.write_latency_us);
 }
@@ -443,9 +451,8 @@ static quire_status fake_check(const qr_store *store, quire_error *error) {
     for (qr_record_id i = 0; i < fake->config.record_max; i++) {
         const fake_record *r = &fake->records[i];
         if (!fake_exists(r) || r->foreign || r->parent == QR_RECORD_NONE) continue;
-        const fake_record *parent = &fake->records[r->parent];
-        if (parent->state == FAKE_LOST && parent->serial == r->parent_serial) continue; /* the owner does not know yet */
-        if (!fake_exists(parent) || parent->serial != r->parent_serial)
+        if (r->state == FAKE_BEGUN) continue; /* may still be aborted */
+        if (!fake_parent_exists(fake, r))
             return qr_fail(error, QUIRE_CORRUPT, "fake store", QR_NO_OFFSET, "record %u: its parent is gone", i);
     }
     return QUIRE_OK;
