@@ -46,7 +46,7 @@ class Answer:
     tokens: list = dataclasses.field(default_factory=list)
     token_times: list = dataclasses.field(default_factory=list)
     cached_tokens: int = 0
-    disk_tokens: int | None = None  # of cached_tokens, where the server says so
+    disk_tokens: int = 0  # of cached_tokens, where the server says so
     cause: str | None = None
 
 
@@ -69,7 +69,7 @@ def _quire_read(event, answer):
         answer.cached_tokens = event["usage"]["prompt_tokens_details"]["cached_tokens"]
     for entry in event.get("kv") or []:
         answer.cause = entry["cause"]
-        answer.disk_tokens = entry.get("disk_tokens", (entry.get("tiers") or {}).get("disk"))
+        answer.disk_tokens = entry["tiers"]["disk"]
 
 
 def _llama_body(prompt, max_tokens):

@@ -157,14 +157,29 @@ class Quire(Server):
     def ledger(self):
         return json.loads(client.request(self.address, "GET", "/v1/kv")[1])
 
+    def flush(self):
+        """Writes what is cached and not on disk yet; returns when it is there."""
+        status, body = client.request(self.address, "POST", "/v1/kv/flush")
+        if status != 200:
+            raise RuntimeError(f"flush: HTTP {status} {body[:300]!r}")
+
+    def wait_written(self, seconds=60):
+        """Until nothing is on its way to disk, by itself; returns the tokens that are there."""
+        end, still = time.monotonic() + seconds, 0
+        while still < 4:
+            disk = self.ledger()["disk"]
+            still = still + 1 if disk["stores_queued"] == 0 else 0
+            if time.monotonic() > end:
+                raise RuntimeError(f"blocks still wait to be written after {seconds} s")
+            time.sleep(0.05)
+        return disk["tokens"]
+
     def tier_memory(self):
-        """Bytes that hold KV or exist because of it: pool, bookkeeping of all tiers, buffers of the disk tier, and the page cache
-        of its files."""
+        """Bytes that hold KV or exist because of it: pool, bookkeeping (the index and the buffers of the disk tier are part of
+        it), and the page cache of the tier's files."""
         ledger = self.ledger()
         page_cache = sum(cached_bytes(path) for path in files_of(self.disk)) if self.disk else 0
-        disk = ledger.get("disk", {})
-        return {"pool": ledger["pool"]["bytes"], "bookkeeping": ledger["tree"]["bytes"],
-                "buffers": disk.get("buffer_bytes", disk.get("memory_bytes", 0)), "page_cache": page_cache}
+        return {"pool": ledger["pool"]["bytes"], "bookkeeping": ledger["tree"]["bytes"], "page_cache": page_cache}
 
 
 def free_port():

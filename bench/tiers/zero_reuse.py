@@ -2,7 +2,8 @@
 
 Every prompt is new. One pair is the same work on a server with the tier and on one without, in alternating order. Processor time
 counts until the last block is written, so that work put off is not work saved. Instructions are counted where the machine has
-counters (perf); a virtual machine often has none, then that field is null.
+counters (perf); a virtual machine often has none, then that field is null. With --valgrind they are counted by callgrind instead, on
+one thread: work that a server does between start and stop, less that of one that is started and stopped without any.
 """
 import concurrent.futures
 import random
@@ -11,7 +12,6 @@ import signal
 import subprocess
 import time
 
-import cached_conversation
 import figures
 import servers
 
@@ -53,7 +53,7 @@ class Side:
                 answers = list(pool.map(lambda prompt: self.server.complete(prompt, self.options.answer_tokens), prompts))
             seconds = time.monotonic() - begun
             if self.server.disk:
-                self.written_tokens = cached_conversation.wait_written(self.server, 0)
+                self.written_tokens = self.server.wait_written()
         self.tokens_per_s.append(sum(answer.prompt_tokens + len(answer.tokens) for answer in answers) / seconds)
         self.cpu_s.append(self.server.cpu_seconds() - before)
         self.instructions.append(counter.count)
@@ -97,6 +97,45 @@ def run_policy(policy, options, emit, quiet):
         emit(report(policy, on, off))
 
 
+class ValgrindQuire(servers.Quire):
+    """Counts its own instructions, from the first to the last."""
+
+    def command(self):
+        return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={self.folder / 'counts'}", *super().command()]
+
+    def counted(self):
+        found = re.search(r"^(?:summary|totals): (\d+)", (self.folder / "counts").read_text(encoding="ascii", errors="replace"), re.M)
+        return int(found.group(1))
+
+
+def count_under_valgrind(name, options, prompts, *flags):
+    """Instructions of a whole life. AVX2: valgrind does not know AVX-512."""
+    with servers.scratch(options) as folder:
+        disk = folder / "cache" if "--disk-write" in flags else None
+        server = ValgrindQuire(name, options, folder / name, "--context", "1024", "--cpu-path", "avx2", *flags, disk=disk, pool_blocks=128)
+        with servers.running(server):
+            for prompt in prompts:
+                server.complete(prompt, 16)
+        return server.counted()
+
+
+def run_valgrind(policy, options, emit):
+    source = random.Random(f"{options.seed} valgrind")
+    prompts = [[source.randrange(*options.token_range) for _ in range(256)]]
+    threads, options.threads = options.threads, 1
+    try:
+        off = count_under_valgrind("off", options, prompts) - count_under_valgrind("off", options, [])
+        flags = ["--disk-write", policy]
+        on = count_under_valgrind("on", options, prompts, *flags) - count_under_valgrind("on", options, [], *flags)
+    finally:
+        options.threads = threads
+    emit({"bench": "zero_reuse", "counted_by": "callgrind", "disk_write": policy, "prompt_tokens": 256, "completion_tokens": 16,
+          "on_instructions": on, "off_instructions": off, "ratio": round(on / off, 4)})
+
+
 def run(options, emit, quiet):
     for policy in options.policies.split(","):
-        run_policy(policy, options, emit, quiet)
+        if options.valgrind:
+            run_valgrind(policy, options, emit)
+        else:
+            run_policy(policy, options, emit, quiet)
