@@ -45,7 +45,7 @@ static qr_store_refusal refusal_of(qr_disk *disk, const qr_record_info *info) {
     if (!budget_allows(disk)) return QR_STORE_BUDGET;
     if (info->parent != QR_RECORD_NONE) {
         qr_disk_record_state state = record_of(disk, info->parent)->state;
-        if (state != QR_RECORD_LIVE && state != QR_RECORD_WRITING) return QR_STORE_PARENT;
+        if (state != QR_RECORD_LIVE && state != QR_RECORD_WRITING && state != QR_RECORD_FILLING) return QR_STORE_PARENT;
     }
     return qr_list_empty(&disk->puts_free) || disk->free_record == QR_RECORD_NONE ? QR_STORE_BUSY : QR_STORE_NONE;
 }
