@@ -199,21 +199,40 @@ static void read_arrived(quire_kv *kv, const kv_read *read, void *payload) {
     qr_kv_scatter(kv, t, payload);
 }
 
+/* It cannot be had: whoever stored it has lost it. */
 static void read_failed(quire_kv *kv, const kv_read *read, const qr_store_event *event) {
     kv_tiers *tiers = &kv->tiers;
-    bool ours = event->status != QUIRE_NOT_FOUND && tiers->records[event->record] == KV_RECORD_PUBLISHED;
-    if (ours) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
+    if (event->status != QUIRE_NOT_FOUND) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
     if (load_waits(kv, read->row, read->place, read->serial) &&
         kv_place_state(*kv_load_place(tiers, read->row, read->place)) == KV_PLACE_READING)
         qr_kv_load_fail(kv, read->row, read->place);
 }
 
-void qr_kv_read_done(quire_kv *kv, const qr_store_event *event) {
-    QR_ASSERT(event->tag < KV_READS && kv->tiers.reads[event->tag].used && event->record < kv->tiers.sizes.record_max);
-    kv_read read = kv->tiers.reads[event->tag];
-    read_end(kv, &kv->tiers.reads[event->tag], event->status == QUIRE_OK);
-    kv->tiers.changed = true;
-    if (read.verify) qr_kv_verify_read(kv, read.row, event);
-    else if (event->status == QUIRE_OK) read_arrived(kv, &read, event->payload);
-    else read_failed(kv, &read, event);
+/* What the record says it is must be what the node is: same key, same tokens. Checksums say only that it is what was written.
+ */
+static bool read_is_what_was_asked(const quire_kv *kv, const qr_store_event *event) {
+    size_t label_bytes = kv->config.block_tokens * sizeof *event->tokens;
+    quire_namespace_id ns = kv->tree.store.nodes[event->owner].root;
+    return !event->tokens || (memcmp(event->tokens, qr_node_label(&kv->tree.store, event->owner), label_bytes) == 0 &&
+                              qr_namespaces_is_key(&kv->namespaces, ns, event->namespace_key, event->namespace_bytes));
+}
+
+void qr_kv_read_done(quire_kv *kv, const qr_store_event *given) {
+    kv_tiers *tiers = &kv->tiers;
+    qr_store_event event = *given;
+    QR_ASSERT(event.tag < KV_READS && tiers->reads[event.tag].used && event.record < tiers->sizes.record_max);
+    kv_read read = tiers->reads[event.tag];
+    bool gone = event.status == QUIRE_NOT_FOUND;
+    QR_ASSERT(gone || qr_tree_record(&kv->tree, event.owner) == event.record);
+    if (event.status == QUIRE_OK && !read_is_what_was_asked(kv, &event)) {
+        tiers->store->ops->release(tiers->store, event.payload);
+        event.payload = NULL;
+        event.status = QUIRE_DAMAGED;
+        tiers->damaged++;
+    }
+    read_end(kv, &tiers->reads[event.tag], event.status == QUIRE_OK);
+    tiers->changed = true;
+    if (read.verify) qr_kv_verify_read(kv, read.row, &event);
+    else if (event.status == QUIRE_OK) read_arrived(kv, &read, event.payload);
+    else read_failed(kv, &read, &event);
 }

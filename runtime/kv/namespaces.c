@@ -84,6 +84,10 @@ bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const v
     return true;
 }
 
+bool qr_namespaces_is_key(const qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes) {
+    return namespace_key_equal(namespaces, &namespaces->entries[id], key, key_bytes);
+}
+
 void qr_namespaces_copy_key(const qr_namespaces *namespaces, quire_namespace_id id, unsigned char *key) {
     const qr_namespace *entry = &namespaces->entries[id];
     uint32_t chunk = entry->first_chunk;

@@ -59,6 +59,8 @@ quire_namespace_id qr_namespaces_find(const qr_namespaces *namespaces, const voi
 bool qr_namespaces_fits(const qr_namespaces *namespaces, size_t key_bytes);
 /* Enters a new key at a place that is not in use. False when its bytes do not fit. */
 bool qr_namespaces_add(qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes);
+/* It is the key of a namespace in use, byte by byte. */
+bool qr_namespaces_is_key(const qr_namespaces *namespaces, quire_namespace_id id, const void *key, size_t key_bytes);
 /* Copies the key of a namespace in use to key [key_bytes]. */
 void qr_namespaces_copy_key(const qr_namespaces *namespaces, quire_namespace_id id, unsigned char *key);
 void qr_namespaces_remove(qr_namespaces *namespaces, quire_namespace_id id);

@@ -327,7 +327,7 @@ static void stats_disk(const kv_tiers *tiers, quire_kv_tiers_stats *all) {
     stats->store_seconds_total = (double)store.write_us_total * 1e-6;
     stats->written_bytes_total = store.device_written_bytes_total;
     stats->evicted_blocks_total = store.lost_total;
-    stats->damaged_total = store.corrupt_total;
+    stats->damaged_total = store.corrupt_total + tiers->damaged;
     stats->error_total = store.io_error_total;
     stats->budget_bytes = store.budget_bytes;
     stats->budget_left_bytes = store.budget_left_bytes;

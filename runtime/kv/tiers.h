@@ -215,6 +215,7 @@ typedef struct kv_tiers {
     kv_tier_counters counters[QUIRE_KV_TIER_COUNT];
     uint64_t refused[QUIRE_KV_REFUSED_COUNT];
     uint64_t verified, mismatches;
+    uint64_t damaged; /* read and not what it should be, besides those that the store noticed */
     qr_rate rates[QUIRE_KV_TIER_COUNT];
     unsigned char key[QR_RECORD_KEY_MAX]; /* a namespace's, while a record is begun */
     uint32_t *check_nodes;                /* [nodes] */

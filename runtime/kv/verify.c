@@ -141,8 +141,7 @@ void qr_kv_verify_read(quire_kv *kv, uint32_t place, const qr_store_event *event
     job->payload = event->payload;
     job->state = KV_VERIFY_READY;
     if (event->status == QUIRE_OK) return;
-    bool ours = event->status != QUIRE_NOT_FOUND && kv->tiers.records[event->record] == KV_RECORD_PUBLISHED;
-    if (ours) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
+    if (event->status != QUIRE_NOT_FOUND) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
     verify_release(kv, job);
 }
 

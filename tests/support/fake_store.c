@@ -362,6 +362,9 @@ static void fake_end_read(fake_store *fake, fake_work *read, qr_store_event *eve
     memcpy(read->buffer, fake_bytes(fake, read->record), fake->config.payload_bytes);
     read->state = WORK_HELD;
     event->payload = read->buffer;
+    event->tokens = fake_tokens(fake, read->record);
+    event->namespace_key = fake_key(fake, read->record);
+    event->namespace_bytes = r->key_bytes;
     fake->stats.get_total++;
     fake->stats.get_bytes_total += fake->config.payload_bytes;
 }
@@ -603,6 +606,11 @@ void fake_store_lose(fake_store *fake, qr_record_id record) {
 }
 
 void fake_store_damage(fake_store *fake, qr_record_id record) { fake_record_of(fake, record)->damaged = true; }
+
+quire_token *fake_store_tokens(fake_store *fake, qr_record_id record) {
+    QR_ASSERT(fake_record_of(fake, record)->state == FAKE_PUBLISHED);
+    return fake_tokens(fake, record);
+}
 
 void fake_store_make_foreign(fake_store *fake, qr_record_id record) { fake_record_of(fake, record)->foreign = true; }
 

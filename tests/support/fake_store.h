@@ -56,8 +56,9 @@ uint64_t fake_store_next_us(const fake_store *fake);
 uint32_t fake_store_record_count(const fake_store *fake);
 bool fake_store_find(const fake_store *fake, const quire_token *tokens, uint32_t depth, qr_record_id *record);
 void *fake_store_payload(fake_store *fake, qr_record_id record); /* of a published one; change it as you like */
-void fake_store_lose(fake_store *fake, qr_record_id record);     /* LOST comes out of the next poll */
-void fake_store_damage(fake_store *fake, qr_record_id record);   /* gets of it end with DAMAGED */
+quire_token *fake_store_tokens(fake_store *fake, qr_record_id record);
+void fake_store_lose(fake_store *fake, qr_record_id record);   /* LOST comes out of the next poll */
+void fake_store_damage(fake_store *fake, qr_record_id record); /* gets of it end with DAMAGED */
 /* The record of another fingerprint: found again by index, never used. */
 void fake_store_make_foreign(fake_store *fake, qr_record_id record);
 /* Buffers that are handed out now: 0 when the owner is at rest. */
