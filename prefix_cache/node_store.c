@@ -28,7 +28,7 @@ static void store_init_roots(qr_node_store *store) {
 
 void qr_node_store_init(qr_node_store *store, qr_arena *arena) {
     uint64_t total = (uint64_t)store->root_count + store->node_count;
-    QR_ASSERT(total < UINT32_C(1) << 31 && store->label_words > 0);
+    QR_ASSERT(total <= QR_NODES_MAX && store->label_words > 0);
     uint32_t buckets = store_bucket_count(store->node_count);
     store->nodes = qr_arena_take(arena, total, sizeof *store->nodes);
     store->labels = qr_arena_take(arena, store->node_count, (uint64_t)store->label_words * sizeof *store->labels);

@@ -19,6 +19,7 @@
 
 typedef uint32_t qr_node_id;
 #define QR_NODE_NONE UINT32_MAX
+#define QR_NODES_MAX ((UINT32_C(1) << 31) - 1) /* roots and all */
 
 typedef enum qr_node_state {
     QR_NODE_FREE,     /* in the free list */
@@ -78,7 +79,7 @@ typedef struct qr_node_store {
     qr_node_id free_head;
 } qr_node_store;
 
-/* Takes the arrays from the arena, which may only be counting. root_count + node_count < 2^31. */
+/* Takes the arrays from the arena, which may only be counting. root_count + node_count <= QR_NODES_MAX. */
 void qr_node_store_init(qr_node_store *store, qr_arena *arena);
 
 /* A free node, or QR_NODE_NONE; it is not linked anywhere, has no copies, and its label is not set. */

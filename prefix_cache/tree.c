@@ -13,13 +13,14 @@ enum { TREE_ELSEWHERE_MAX = 32 };
 void qr_tree_init(qr_tree *tree, const qr_tree_config *config, qr_arena *arena) {
     QR_ASSERT(config->root_count > 0 && config->label_words > 0 && config->group_count > 0);
     uint64_t node_count = (uint64_t)config->block_count + config->ghost_count + config->stored_count;
-    QR_ASSERT(node_count < UINT32_C(1) << 31);
     *tree = (qr_tree){.block_limit = config->block_count,
                       .stored_limit = config->stored_count,
                       .oldest_ghost = QR_NODE_NONE,
                       .newest_ghost = QR_NODE_NONE,
                       .first_unsaved = QR_NODE_NONE,
                       .last_unsaved = QR_NODE_NONE};
+    if (config->root_count + node_count > QR_NODES_MAX) arena->failed = true;
+    if (arena->failed) return;
     tree->store = (qr_node_store){.root_count = config->root_count,
                                   .node_count = (uint32_t)node_count,
                                   .label_words = config->label_words,

@@ -77,7 +77,8 @@ typedef struct qr_tree {
     uint32_t unsaved_count;
 } qr_tree;
 
-/* Takes everything from the arena, which may only be counting. The tree must not move afterwards. */
+/* Takes everything from the arena, which may only be counting and fails for more than QR_NODES_MAX nodes. The tree must not
+ * move afterwards. */
 void qr_tree_init(qr_tree *tree, const qr_tree_config *config, qr_arena *arena);
 /* Monotonic microseconds; ends pins whose time is over. */
 void qr_tree_set_time(qr_tree *tree, uint64_t now_us);

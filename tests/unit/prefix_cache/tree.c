@@ -125,3 +125,14 @@ Test(prefix_cache_tree, check_finds_damage) {
     rig->tree.resident_count--;
     tree_rig_destroy(rig);
 }
+
+Test(prefix_cache_tree, more_nodes_than_ids_fail_the_plan) {
+    qr_tree_config config = {.root_count = 1, .block_count = 1u << 30, .label_words = 16, .group_count = 1};
+    qr_tree tree;
+    for (uint32_t i = 0; i < 3; i++) {
+        qr_arena arena = {0};
+        config.stored_count = (UINT32_C(1) << 30) - 3 + i; /* the root is one of 2^31 - 1 */
+        qr_tree_init(&tree, &config, &arena);
+        cr_assert_eq(arena.failed, i == 2);
+    }
+}
