@@ -287,6 +287,8 @@ template <int KV, int DIM> struct span_rows {
 #pragma unroll
             for (int c = 0; c < traits::CHUNKS; c++) {
                 uint32_t v[4];
+                // No load moves past it: with more of them ahead, long heads would spill from sm_100 on.
+                if (DIM > 128 && c % 4 == 0) __syncwarp();
                 ldmatrix_x4<true>(v, row + c * 16);
                 mma(out[2 * c], p[0], even(v[0]), even(v[1]));
                 mma(out[2 * c + 1], p[0], odd(v[0]), odd(v[1]));
