@@ -3,7 +3,8 @@ set(QR_DEVICE_SOURCES ${CMAKE_CURRENT_LIST_DIR}/device_test.c ${PROJECT_SOURCE_D
   ${PROJECT_SOURCE_DIR}/base/cuda/device_cuda.c ${PROJECT_SOURCE_DIR}/base/block_mover.c
   ${PROJECT_SOURCE_DIR}/base/block_stage.c)
 set(QR_DEVICE_WRAPS cudaMemcpyAsync cudaEventQuery cudaEventCreateWithFlags cudaEventDestroy cudaStreamCreateWithFlags
-  cudaStreamDestroy cudaGetDeviceCount)
+  cudaStreamDestroy cudaGetDeviceCount cudaEventRecord cudaStreamWaitEvent cudaDeviceGetAttribute cudaSetDevice cudaFree
+  cudaHostUnregister cudaMemGetInfo)
 list(TRANSFORM QR_DEVICE_WRAPS PREPEND "LINKER:--wrap=")
 
 qr_emu_program(device SOURCES ${QR_DEVICE_SOURCES} MODES plain asan ROOMS qr_base) # one thread: nothing for TSan

@@ -32,7 +32,10 @@ typedef struct fault {
 } fault;
 
 static fault copy_fault = {-1, cudaSuccess}, query_fault = {-1, cudaSuccess}, event_fault = {-1, cudaSuccess},
-             stream_fault = {-1, cudaSuccess}, count_fault = {-1, cudaSuccess};
+             stream_fault = {-1, cudaSuccess}, count_fault = {-1, cudaSuccess}, record_fault = {-1, cudaSuccess},
+             wait_fault = {-1, cudaSuccess}, attribute_fault = {-1, cudaSuccess}, select_fault = {-1, cudaSuccess},
+             free_fault = {-1, cudaSuccess}, unregister_fault = {-1, cudaSuccess}, memory_fault = {-1, cudaSuccess};
+static int compute_major = 0; /* what the GPU says it is; 0: the truth */
 static int events_alive, streams_alive;
 
 static bool strikes(fault *fault) {
@@ -86,6 +89,53 @@ cudaError_t __real_cudaGetDeviceCount(int *);
 cudaError_t __wrap_cudaGetDeviceCount(int *);
 cudaError_t __wrap_cudaGetDeviceCount(int *count) {
     return strikes(&count_fault) ? count_fault.code : __real_cudaGetDeviceCount(count);
+}
+
+cudaError_t __real_cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t __wrap_cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t __wrap_cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return strikes(&record_fault) ? record_fault.code : __real_cudaEventRecord(event, stream);
+}
+
+cudaError_t __real_cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
+cudaError_t __wrap_cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
+cudaError_t __wrap_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    return strikes(&wait_fault) ? wait_fault.code : __real_cudaStreamWaitEvent(stream, event, flags);
+}
+
+cudaError_t __real_cudaDeviceGetAttribute(int *, enum cudaDeviceAttr, int);
+cudaError_t __wrap_cudaDeviceGetAttribute(int *, enum cudaDeviceAttr, int);
+cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    if (strikes(&attribute_fault)) return attribute_fault.code;
+    cudaError_t code = __real_cudaDeviceGetAttribute(value, attribute, device);
+    if (compute_major && attribute == cudaDevAttrComputeCapabilityMajor) *value = compute_major;
+    return code;
+}
+
+cudaError_t __real_cudaSetDevice(int);
+cudaError_t __wrap_cudaSetDevice(int);
+cudaError_t __wrap_cudaSetDevice(int device) {
+    return strikes(&select_fault) ? select_fault.code : __real_cudaSetDevice(device);
+}
+
+cudaError_t __real_cudaFree(void *);
+cudaError_t __wrap_cudaFree(void *);
+cudaError_t __wrap_cudaFree(void *memory) {
+    cudaError_t code = __real_cudaFree(memory);
+    return strikes(&free_fault) ? free_fault.code : code;
+}
+
+cudaError_t __real_cudaHostUnregister(void *);
+cudaError_t __wrap_cudaHostUnregister(void *);
+cudaError_t __wrap_cudaHostUnregister(void *memory) {
+    cudaError_t code = __real_cudaHostUnregister(memory);
+    return strikes(&unregister_fault) ? unregister_fault.code : code;
+}
+
+cudaError_t __real_cudaMemGetInfo(size_t *, size_t *);
+cudaError_t __wrap_cudaMemGetInfo(size_t *, size_t *);
+cudaError_t __wrap_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    return strikes(&memory_fault) ? memory_fault.code : __real_cudaMemGetInfo(free_bytes, total_bytes);
 }
 
 /* ---- a device and a little memory ---- */
@@ -232,6 +282,92 @@ static void a_failed_kernel_shows_when_an_event_is_polled(void) {
     rig_deinit(&rig);
 }
 
+/* The device is lost by `call`; nothing that came after what was complete completes. */
+static void check_lost(rig *rig, qr_device_event before, const char *call) {
+    quire_error error;
+    qr_device_event after = event_of(rig, 1);
+    CHECK(rig->device->ops->status(rig->device, &error) == QUIRE_IO && strstr(error.text, call));
+    CHECK(copy(rig, 1, rig->gpu, rig->host, BYTES) == QUIRE_IO);
+    CHECK(rig->device->ops->wait(rig->device, 2, before) == QUIRE_IO);
+    CHECK(poll(rig, before));
+    for (int i = 0; i < 100; i++) CHECK(!poll(rig, after));
+}
+
+static void every_call_that_fails_loses_the_device(void) {
+    for (int which = 0; which < 5; which++) {
+        rig rig;
+        void *more;
+        rig_init(&rig);
+        CHECK(rig.device->ops->alloc(rig.device, BYTES, &more, NULL) == QUIRE_OK);
+        CHECK(copy(&rig, 1, rig.gpu, rig.host, BYTES) == QUIRE_OK);
+        qr_device_event before = event_of(&rig, 1);
+        wait_for(&rig, before);
+        const fault now = {0, cudaErrorLaunchFailure};
+        static const char *const CALLS[] = {"cudaEventRecord", "cudaStreamWaitEvent", "cudaFree", "cudaHostUnregister",
+                                            "cudaSetDevice"};
+        if (which == 0) {
+            record_fault = now;
+            qr_device_event event = event_of(&rig, 1);
+            for (int i = 0; i < 100; i++) CHECK(!poll(&rig, event));
+        } else if (which == 1) {
+            CHECK(copy(&rig, 1, rig.gpu, rig.host, BYTES) == QUIRE_OK);
+            qr_device_event event = event_of(&rig, 1);
+            wait_fault = now;
+            CHECK(rig.device->ops->wait(rig.device, 2, event) == QUIRE_IO);
+        } else if (which == 3) {
+            uint32_t *other = aligned_alloc(4096, BYTES);
+            CHECK(rig.device->ops->host_register(rig.device, other, BYTES, NULL) == QUIRE_OK);
+            unregister_fault = now;
+            rig.device->ops->host_unregister(rig.device, other);
+            free(other);
+        } else if (which == 4) {
+            select_fault = now;
+            CHECK(qr_device_cuda_stream(rig.device, 1) != NULL);
+        }
+        if (which == 2) free_fault = now;
+        rig.device->ops->free(rig.device, more);
+        check_lost(&rig, before, CALLS[which]);
+        rig_deinit(&rig);
+    }
+}
+
+/* Calls that only ask leave the device as it was, and their outputs empty. */
+static void what_cannot_be_asked_is_said(void) {
+    rig rig;
+    quire_error error;
+    qr_device_cuda_info info;
+    rig_init(&rig);
+    for (int i = 0; i < 5; i++) {
+        attribute_fault = (fault){i, cudaErrorInvalidValue};
+        CHECK(qr_device_cuda_info_get(rig.device, &info, &error) == QUIRE_IO && strstr(error.text, "cudaDeviceGetAttribute"));
+        CHECK(!info.name[0] && !info.processor_count && !info.memory_bytes);
+    }
+    memory_fault = (fault){0, cudaErrorInvalidValue};
+    CHECK(qr_device_cuda_info_get(rig.device, &info, &error) == QUIRE_IO && strstr(error.text, "cudaMemGetInfo"));
+    CHECK(!info.name[0] && !info.processor_count && !info.memory_bytes);
+    void *memory = &rig;
+    select_fault = (fault){0, cudaErrorInvalidDevice};
+    CHECK(rig.device->ops->alloc(rig.device, BYTES, &memory, &error) == QUIRE_IO && !memory);
+    CHECK(strstr(error.text, "cudaSetDevice"));
+    select_fault = (fault){0, cudaErrorInvalidDevice};
+    CHECK(rig.device->ops->host_register(rig.device, &rig, BYTES, NULL) == QUIRE_IO);
+    CHECK(rig.device->ops->status(rig.device, NULL) == QUIRE_OK);
+    rig_deinit(&rig);
+}
+
+static void a_gpu_that_is_too_old_is_refused(void) {
+    qr_device *device;
+    quire_error error;
+    compute_major = 7;
+    CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_UNSUPPORTED && !device && strstr(error.text, "7.x"));
+    compute_major = 0;
+    attribute_fault = (fault){0, cudaErrorInvalidValue};
+    CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_IO && !device && strstr(error.text, "cudaDeviceGetAttribute"));
+    select_fault = (fault){0, cudaErrorInvalidDevice};
+    CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_IO && !device && strstr(error.text, "cudaSetDevice"));
+    CHECK(events_alive == 0 && streams_alive == 0);
+}
+
 static void what_create_cannot_have_it_gives_back(void) {
     static const int EVENTS[] = {0, 1, 63, 64, 100, 255};
     qr_device *device;
@@ -278,6 +414,9 @@ int main(void) {
         memory_that_is_not_there_is_refused,
         a_failed_copy_loses_the_device,
         a_failed_kernel_shows_when_an_event_is_polled,
+        every_call_that_fails_loses_the_device,
+        what_cannot_be_asked_is_said,
+        a_gpu_that_is_too_old_is_refused,
         what_create_cannot_have_it_gives_back,
         blocks_hold_what_they_must,
     };

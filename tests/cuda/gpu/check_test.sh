@@ -20,7 +20,11 @@ for name in device kv_store attention attention_law copy_rates attention_rates; 
 ln -s "$BIN/test_cuda_prims_plain" "$FOLDER/programs/primitives"
 printf '#!/bin/sh\necho "emulator, 0.0, 1, 1, 1, 1"\n' >"$FOLDER/smi"
 printf '#!/bin/sh\nexit 9\n' >"$FOLDER/no-smi"
-printf '#!/bin/sh\necho broken\nexit 1\n' >"$FOLDER/broken"
+cat >"$FOLDER/broken" <<'END'
+#!/bin/sh
+printf 'broken "here"\\there\ttab \033[31m \303\244 \377\n'
+exit 1
+END
 chmod +x "$FOLDER"/smi "$FOLDER"/no-smi "$FOLDER"/broken
 export QUIRE_GPU_SMOKE=1 QUIRE_GPU_PROGRAMS=$FOLDER/programs
 
@@ -32,6 +36,11 @@ skips() {
     run no-smi
     [ $? -eq 77 ]
 }
+# A folder with somebody's files is not for results: nothing in it may be lost.
+leaves_alone() {
+    mkdir "$FOLDER/other" && echo mine >"$FOLDER/other/notes.txt"
+    ! "$ROOT/scripts/gpu-check" "$FOLDER/other" >/dev/null 2>&1 && [ "$(ls "$FOLDER/other")" = notes.txt ]
+}
 
 expect "passes on the emulated device" passes
 cat "$FOLDER/printed"
@@ -40,4 +49,6 @@ expect "the GPU and eight steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/resul
 expect "no GPU is 77" skips
 ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
 expect "a failing step fails the check" fails
+expect "what it printed is in the JSON" valid "$FOLDER/out/result.json"
+expect "a folder of other things is left alone" leaves_alone
 exit $FAILED
