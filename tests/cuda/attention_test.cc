@@ -1,7 +1,8 @@
 /*
  * The span kernel, wide and narrow, and the fold against a double-precision reference, over the supported-shape list.
  *
- * --quick: one head dimension and one block size for each KV type. Prints the worst relative L2 error of a row by KV type.
+ * Each KV type and each head dimension meets every block size and every grouping of heads. --blocks: each pair of them meets
+ * every block size. --quick: one head dimension. Prints the worst relative L2 error of a row by KV type.
  */
 #include <cstdio>
 #include <cstring>
@@ -38,6 +39,8 @@ static void decode(const qr_cuda_shape &shape) {
         sequences.push_back(world_add(w, free_blocks, length, length));
     }
     expect_near(w, "decode", sequences, rows);
+    sequences.push_back(world_add(w, free_blocks, 520, 520)); // three spans: the one between replaces the fold that it reads
+    expect_near(w, "decode, folding as it goes", sequences, {{(uint32_t)sequences.size() - 1, 519, 0}}, {.cells_max = 1});
 }
 
 static void prefill(const qr_cuda_shape &shape) {
@@ -73,26 +76,32 @@ static void shared_prefix(const qr_cuda_shape &shape) {
 
 static void all(const qr_cuda_shape &shape) { decode(shape), prefill(shape), window(shape), shared_prefix(shape); }
 
+static const struct { uint32_t heads, kv_heads; } groupings[] = {{4, 1}, {2, 2}, {6, 2}, {20, 1}};
+static const uint32_t block_sizes[] = {
+#define VALUE(x) x,
+    QR_CUDA_BLOCK_TOKENS(VALUE)
+#undef VALUE
+};
+static const uint32_t dims[] = {
+#define VALUE(x) x,
+    QR_CUDA_HEAD_DIMS(VALUE)
+#undef VALUE
+};
+static const uint32_t GROUPINGS = sizeof groupings / sizeof *groupings, BLOCK_SIZES = sizeof block_sizes / sizeof *block_sizes;
+
+// Case number `turn` of a KV type, the place of which in the list is `type`.
+static void run_case(quire_kv_type kv, uint32_t type, uint32_t dim, uint32_t turn) {
+    const auto &heads = groupings[(turn + type + 1) % GROUPINGS];
+    all({heads.heads, heads.kv_heads, dim, block_sizes[(turn + 3 * type + 1) % BLOCK_SIZES], kv});
+}
+
 int main(int argc, char **argv) {
-    bool quick = argc > 1 && !strcmp(argv[1], "--quick");
-    static const struct { uint32_t heads, kv_heads; } heads[] = {{4, 1}, {2, 2}, {6, 2}, {20, 1}};
-    static const uint32_t block_tokens[] = {
-#define VALUE(x) x,
-        QR_CUDA_BLOCK_TOKENS(VALUE)
-#undef VALUE
-    };
-    uint32_t turn = 0;
-#define CASES(kv, stem)                                                                                       \
-    for (uint32_t dim : dims) {                                                                               \
-        if (quick && dim != dims[0]) continue;                                                                \
-        turn++;                                                                                               \
-        all({heads[turn % 4].heads, heads[turn % 4].kv_heads, dim, block_tokens[(turn + turn / 4) % 4], kv}); \
-    }
-    static const uint32_t dims[] = {
-#define VALUE(x) x,
-        QR_CUDA_HEAD_DIMS(VALUE)
-#undef VALUE
-    };
+    const bool quick = argc > 1 && !strcmp(argv[1], "--quick"), blocks = argc > 1 && !strcmp(argv[1], "--blocks");
+    uint32_t type = 0;
+#define CASES(kv, stem)                                                                                           \
+    for (uint32_t d = 0; d < (quick ? 1 : sizeof dims / sizeof *dims); d++)                                       \
+        for (uint32_t more = 0; more < (blocks ? BLOCK_SIZES : 1); more++) run_case(kv, type, dims[d], d + more); \
+    type++;
     QR_CUDA_KV_TYPES(CASES)
 #define SHOW(kv, stem) printf(#stem " worst %.2e (bound %.0e)\n", worst[kv], world_error_bound(kv));
     QR_CUDA_KV_TYPES(SHOW)

@@ -3,13 +3,21 @@
  * order in the row's cells, items other than a row's first are inside one span, and the lists stay within what was taken at
  * create, however few cells there are.
  *
+ * Before it: which shapes are refused, and with what words; limits that no plan can have.
+ *
  * Prints the seed of a failing step; device_plan_test SEED runs that one alone.
  */
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include "tests/cuda/attention_world.h"
+
+extern "C" {
+#include "base/error.h"
+}
 
 namespace {
 struct random_step {
@@ -140,7 +148,74 @@ static void check_sharing() {
     qr_cuda_plan_destroy(plan);
 }
 
+static bool listed(uint32_t x, std::initializer_list<uint32_t> list) {
+    return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+// Supported, or refused by a text that says `number`.
+static void check_shape(const qr_cuda_shape &shape, bool supported, const char *source, uint32_t number) {
+    quire_error error = {};
+    const quire_status status = qr_cuda_shape_check(&shape, &error);
+    const std::string text = std::to_string(number);
+    expect(status == (supported ? QUIRE_OK : QUIRE_UNSUPPORTED), number, "shape check");
+    expect(qr_cuda_shape_check(&shape, nullptr) == status, number, "shape check without an error");
+    if (!supported) expect(!strcmp(error.source, source) && strstr(error.text, text.c_str()), number, source);
+}
+
+// Every number around the lists, not only those that somebody thought of.
+static void check_shapes() {
+    const qr_cuda_shape good = {8, 2, 64, 16, QUIRE_KV_F16};
+    for (uint32_t x : {0u,  1u,  2u,   15u,  16u,  17u,  32u,  48u,  63u,  64u,  65u,         79u,
+                       80u, 96u, 112u, 128u, 160u, 192u, 255u, 256u, 257u, 512u, 0x80000000u, UINT32_MAX}) {
+        qr_cuda_shape shape = good;
+        shape.head_dim = x;
+        check_shape(shape,
+                    listed(x,
+                           {
+#define VALUE(dim) dim,
+                               QR_CUDA_HEAD_DIMS(VALUE)
+#undef VALUE
+                           }),
+                    "head_dim", x);
+        shape = good, shape.block_tokens = x;
+        check_shape(shape, listed(x, {16, 32, 64, 128}), "block_tokens", x);
+        shape = good, shape.kv_head_count = x;
+        check_shape(shape, listed(x, {1, 2}), "head_count", x);
+        shape = good, shape.head_count = x;
+        check_shape(shape, x && x % 2 == 0, "head_count", x);
+    }
+    quire_error error = {};
+    for (uint32_t type : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 1000u, UINT32_MAX}) {
+        qr_cuda_shape shape = good;
+        memcpy(&shape.kv_type, &type, sizeof type); // what a broken file may hold
+        const bool supported = listed(type, {QUIRE_KV_F16, QUIRE_KV_BF16, QUIRE_KV_INT8, QUIRE_KV_FP8_E4M3});
+        expect(qr_cuda_shape_check(&shape, &error) == (supported ? QUIRE_OK : QUIRE_UNSUPPORTED), type, "KV type");
+        if (!supported) expect(!strcmp(error.source, "kv_type"), type, "which part of the shape");
+    }
+}
+
+static void check_limits() {
+    const qr_cuda_shape shape = {8, 2, 64, 16, QUIRE_KV_F16};
+    const qr_cuda_launch launch = {2, 4, 2};
+    const qr_cuda_plan_limits good = {4, 4, 1000, 4};
+    for (uint32_t which = 0; which < 5; which++) {
+        qr_cuda_plan_limits limits = good;
+        if (which == 0) limits.rows_max = 0;
+        if (which == 1) limits.sequences_max = 0;
+        if (which == 2) limits.tokens_max = 0;
+        if (which == 3) limits.cells_max = 3;
+        qr_cuda_plan *plan = (qr_cuda_plan *)&limits;
+        quire_error error = {};
+        const quire_status status = qr_cuda_plan_create(&shape, &limits, &launch, &plan, &error);
+        expect(status == (which < 4 ? QUIRE_INVALID : QUIRE_OK), which, "limits");
+        expect((plan == nullptr) == (which < 4) && (which == 4 || error.text[0]), which, "what a refused plan leaves");
+        qr_cuda_plan_destroy(plan);
+    }
+}
+
 int main(int argc, char **argv) {
+    check_shapes();
+    check_limits();
     check_sharing();
     if (argc > 1) check_step(strtoull(argv[1], nullptr, 10));
     else
