@@ -612,6 +612,12 @@ quire_token *fake_store_tokens(fake_store *fake, qr_record_id record) {
     return fake_tokens(fake, record);
 }
 
+void fake_store_set_key(fake_store *fake, qr_record_id record, const void *key, size_t key_bytes) {
+    QR_ASSERT(key_bytes <= QR_RECORD_KEY_MAX);
+    memcpy(fake_key(fake, record), key, key_bytes);
+    fake_record_of(fake, record)->key_bytes = key_bytes;
+}
+
 void fake_store_make_foreign(fake_store *fake, qr_record_id record) { fake_record_of(fake, record)->foreign = true; }
 
 uint32_t fake_store_held_buffers(const fake_store *fake) {

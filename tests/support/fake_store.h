@@ -57,6 +57,7 @@ uint32_t fake_store_record_count(const fake_store *fake);
 bool fake_store_find(const fake_store *fake, const quire_token *tokens, uint32_t depth, qr_record_id *record);
 void *fake_store_payload(fake_store *fake, qr_record_id record); /* of a published one; change it as you like */
 quire_token *fake_store_tokens(fake_store *fake, qr_record_id record);
+void fake_store_set_key(fake_store *fake, qr_record_id record, const void *key, size_t key_bytes);
 void fake_store_lose(fake_store *fake, qr_record_id record);   /* LOST comes out of the next poll */
 void fake_store_damage(fake_store *fake, qr_record_id record); /* gets of it end with DAMAGED */
 /* The record of another fingerprint: found again by index, never used. */
