@@ -272,14 +272,24 @@ static void lend(qr_disk_get *get, qr_store_event *event) {
     event->namespace_bytes = get->namespace_bytes;
 }
 
-static bool poll_get(qr_disk *disk, qr_store_event *event) {
-    qr_list *link = qr_list_pop_front(&disk->gets_done);
-    if (!link) return false;
-    qr_disk_get *get = QR_LIST_ENTRY(link, qr_disk_get, link);
+static void tell_lost(qr_disk *disk, qr_record_id id, qr_store_event *event) {
+    *event = (qr_store_event){.kind = QR_STORE_LOST, .record = id, .owner = disk->records[id].owner};
+    qr_disk_record_unlose(disk, id);
+    qr_disk_record_end(disk, id);
+}
+
+static bool poll_lost(qr_disk *disk, qr_store_event *event) {
+    if (disk->first_lost == QR_RECORD_NONE) return false;
+    tell_lost(disk, disk->first_lost, event);
+    return true;
+}
+
+static void tell_get(qr_disk *disk, qr_disk_get *get, qr_store_event *event) {
     qr_disk_record *record = record_of(disk, get->record);
     bool gone = record->state == QR_RECORD_GONE;
     *event = (qr_store_event){.kind = QR_STORE_GET_DONE, .record = get->record, .owner = record->owner, .tag = get->tag};
     event->status = gone ? QUIRE_NOT_FOUND : get->status;
+    qr_list_remove(&get->link);
     if (event->status == QUIRE_OK) lend(get, event);
     else {
         get->state = QR_GET_FREE;
@@ -288,15 +298,15 @@ static bool poll_get(qr_disk *disk, qr_store_event *event) {
     record->get_count--;
     disk->gets_busy_count--;
     if (gone && record->get_count == 0) qr_disk_record_end(disk, get->record);
-    return true;
 }
 
-static bool poll_lost(qr_disk *disk, qr_store_event *event) {
-    qr_record_id id = disk->first_lost;
-    if (id == QR_RECORD_NONE) return false;
-    *event = (qr_store_event){.kind = QR_STORE_LOST, .record = id, .owner = disk->records[id].owner};
-    qr_disk_record_unlose(disk, id);
-    qr_disk_record_end(disk, id);
+/* That a record is not found comes after the reason why. */
+static bool poll_get(qr_disk *disk, qr_store_event *event) {
+    if (qr_list_empty(&disk->gets_done)) return false;
+    qr_disk_get *get = QR_LIST_ENTRY(disk->gets_done.next, qr_disk_get, link);
+    if (get->status == QUIRE_NOT_FOUND && disk->records[get->record].state == QR_RECORD_LOST)
+        tell_lost(disk, get->record, event);
+    else tell_get(disk, get, event);
     return true;
 }
 
