@@ -16,6 +16,12 @@ static quire_kv_miss match_ghost_cause(const quire_kv *kv, qr_node_id ghost) {
     }
 }
 
+/* The next block is stored: it is not wanted whole, or still being written. */
+static quire_kv_miss match_stored_cause(const quire_kv *kv, const quire_token *label, qr_node_id from) {
+    qr_node_id node;
+    return qr_kv_stored_run(kv, from, label, 1, &node) > 0 ? QUIRE_KV_MISS_LIMIT : QUIRE_KV_MISS_EVICTED;
+}
+
 static bool match_goes_on(const quire_kv *kv, qr_node_id node) {
     return qr_tree_has_children(&kv->tree, node) || qr_tree_has_stored_children(&kv->tree, node);
 }
@@ -28,7 +34,7 @@ static quire_kv_miss match_cause(const quire_kv *kv, quire_namespace_id ns, cons
         qr_node_id child = qr_tree_find(&kv->tree, found->node, tokens + done);
         if (child != QR_NODE_NONE && qr_tree_is_ghost(&kv->tree, child)) return match_ghost_cause(kv, child);
         if (child != QR_NODE_NONE && qr_tree_is_stored(&kv->tree, child))
-            return QUIRE_KV_MISS_EVICTED; /* still being written */
+            return match_stored_cause(kv, tokens + done, found->node);
         if (qr_tree_found_elsewhere(&kv->tree, ns, tokens, found->block_count + 1)) return QUIRE_KV_MISS_NAMESPACE;
     }
     /* Other prompts that share nothing are no divergence. */

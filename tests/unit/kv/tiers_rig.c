@@ -69,7 +69,7 @@ bool tiers_rig_round(tiers_rig *rig) {
 }
 
 void tiers_rig_settle(tiers_rig *rig) {
-    for (int quiet = 0; quiet < 20;) quiet = tiers_rig_round(rig) ? 0 : quiet + 1;
+    for (int quiet = 0; quiet < 20 || quire_kv_busy(rig->kv);) quiet = tiers_rig_round(rig) ? 0 : quiet + 1;
 }
 
 /* ---- bytes ---- */
