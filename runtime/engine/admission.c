@@ -154,7 +154,7 @@ static start_result choice_start(qr_scheduler *s, qr_choice *c, uint64_t now_us)
 
 typedef struct candidate {
     qr_choice *choice;
-    uint32_t cached_blocks; /* those of lower tiers too: they come back sooner than they are computed, or count for nothing */
+    uint32_t cached_blocks; /* those of lower tiers too, while loads pay */
     bool tried;
 } candidate;
 
@@ -169,7 +169,8 @@ static uint32_t candidates_collect(const qr_scheduler *s, candidate out[QR_WINDO
         quire_kv_match match;
         quire_kv_match_prefix(s->kv, c->job->ns, c->tokens, c->known, attach_limit(c), &match);
         if (finds_prefix_to_wait_for(s, c, match.block_count)) continue;
-        out[count++] = (candidate){c, match.block_count + match.stored_tokens / s->block_tokens, false};
+        uint32_t stored_blocks = s->loads_pay ? match.stored_tokens / s->block_tokens : 0;
+        out[count++] = (candidate){c, match.block_count + stored_blocks, false};
         if (c->passed >= QR_PASSES_MAX) break;
     }
     return count;

@@ -40,6 +40,7 @@ typedef struct qr_choice {
     bool stop_wanted;  /* stop_choice came before the fork */
     bool loads;        /* blocks of its history come from a lower tier (loading.c) */
     bool load_counts;  /* the request's match tells of this load: it began with its first start */
+    bool load_held;    /* it has not begun */
     bool load_abandoned;
     uint32_t slot;
     quire_seq_id seq;
@@ -52,6 +53,10 @@ typedef struct qr_choice {
     uint32_t wait_index;   /* the same */
     uint32_t wait_tokens;  /* prefix tokens that will be shared then */
     uint32_t front_tokens; /* while it loads: it prefills up to here */
+    uint32_t load_limit;   /* its load goes no further */
+    uint32_t meet_tokens;  /* where front and load should meet */
+    uint32_t load_tokens;  /* the end of what is loaded */
+    uint64_t load_due_us;  /* by the estimate; UINT64_MAX: overdue */
     uint64_t load_end_us;  /* the load is given up then */
     uint64_t
         load_wait_us; /* its front stands at what is on its way, and goes on by itself then; UINT64_MAX: it does not stand */

@@ -1,9 +1,11 @@
 /* Load or recompute: what a choice that starts takes from lower tiers, and until when it waits for that.
  *
  * A load begins only when it is expected to be over before the same tokens would have been computed (law 4). Blocks arrive
- * from the back of the stored run; the front is prefilled like any prompt, in the choice's turn, until it meets what is on its
- * way. There the choice waits, for no longer than computing those blocks would take, and in all no longer than twice the
- * estimate; then it computes the rest, from where its front stands.
+ * from the back of the stored run; the front is prefilled like any prompt, in the choice's turn, up to where the two should
+ * meet: a step that computed what is about to arrive would only hold the answer up. So what was spent when a load does not keep
+ * its word is the time of the front, which is computed. A load that is overdue is met wherever it is. At what is on its way the
+ * choice waits for no longer than computing it would take, and in all for no longer than twice the estimate; then it computes
+ * the rest, from where its front stands.
  *
  *   tokens:  [ attached | computed ->    |   on their way    | <- loaded     | never stored ... ]
  *                       computed         front_tokens                        end of the run
@@ -63,15 +65,24 @@ static double prefill_ahead_us(const qr_scheduler *s, const company *beside, con
     return sum_us;
 }
 
+static double load_compute_us(const qr_scheduler *s, const qr_choice *c, const quire_kv_load *load) {
+    company beside = decoding_beside(s, c);
+    return prefill_us(s, &beside, load->begin_block * s->block_tokens, load->end_block * s->block_tokens);
+}
+
 /* A load that ends in the middle of a step is noticed at its end. What was never measured is worth a try: it costs nothing but
  * the reading, since the front goes on. */
 static bool load_is_faster(const qr_scheduler *s, const qr_choice *c, const quire_kv_load *load) {
     if (load->estimate_us == UINT64_MAX) return true;
     company beside = decoding_beside(s, c);
     double notice_us = beside.rows > 0 ? qr_cost_model_predict_us(&s->cost, beside.rows, beside.position_sum) : 0;
-    uint32_t from = load->begin_block * s->block_tokens, to = load->end_block * s->block_tokens;
-    double compute_us = prefill_ahead_us(s, &beside, c) + prefill_us(s, &beside, from, to);
-    return (double)load->estimate_us + notice_us < compute_us;
+    return (double)load->estimate_us + notice_us < prefill_ahead_us(s, &beside, c) + load_compute_us(s, c, load);
+}
+
+/* Both work at once, each at its speed. */
+static uint32_t meeting_block(const quire_kv_load *load, double compute_us) {
+    double load_us = (double)load->estimate_us;
+    return load->begin_block + (uint32_t)((load->end_block - load->begin_block) * (load_us / (load_us + compute_us + 1)));
 }
 
 /* ---- begin ---- */
@@ -80,32 +91,65 @@ static uint64_t after(uint64_t now_us, uint64_t span_us) {
     return span_us < UINT64_MAX - now_us ? now_us + span_us : UINT64_MAX;
 }
 
+static void set_front(qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
+    if (now_us >= c->load_due_us || c->load_abandoned) c->load_due_us = UINT64_MAX;
+    bool overdue = c->load_due_us == UINT64_MAX;
+    c->front_tokens = overdue || state->front_tokens < c->meet_tokens ? state->front_tokens : c->meet_tokens;
+}
+
 static void load_began(qr_scheduler *s, qr_choice *c, const quire_kv_load *load, uint64_t now_us) {
     quire_kv_load_state state;
-    quire_kv_load_get_state(s->kv, c->seq, &state);
-    c->loads = true;
-    c->front_tokens = state.front_tokens;
-    c->load_counts = !c->job->started;
+    double compute_us = load_compute_us(s, c, load);
+    uint64_t estimate_us = load->estimate_us < UINT64_MAX / 2 ? load->estimate_us : (uint64_t)compute_us;
+    c->load_held = false;
     c->load_abandoned = false;
-    c->load_end_us = after(now_us, load->estimate_us < UINT64_MAX / 2 ? 2 * load->estimate_us : UINT64_MAX);
+    c->meet_tokens = meeting_block(load, compute_us) * s->block_tokens;
+    c->load_tokens = load->end_block * s->block_tokens;
+    c->load_due_us = after(now_us, estimate_us);
+    c->load_end_us = after(now_us, 2 * estimate_us);
     c->load_wait_us = UINT64_MAX;
     if (c->job->first_row_us == 0) c->job->first_row_us = now_us;
+    quire_kv_load_get_state(s->kv, c->seq, &state);
+    set_front(c, &state, now_us);
+}
+
+/* What can be loaded may have changed since it was chosen. */
+static void load_begin(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
+    quire_kv_load load;
+    quire_status status = quire_kv_load_plan(s->kv, c->seq, c->tokens, c->known, c->load_limit, &load);
+    if (status == QUIRE_OK) status = quire_kv_load_begin(s->kv, c->seq, c->tokens, &load, false);
+    c->loads = status == QUIRE_OK && load.begin_block < load.end_block;
+    if (c->loads) load_began(s, c, &load, now_us);
+}
+
+/* With several steps in flight one that was planned before may still read or write what has become this choice's blocks
+ * (equal blocks were found and its own let go), and a copy between blocks may wait for its step. Rows come after all that by
+ * themselves; a load must be made to. So the choice computes its first block, and when that step is over so is all before. */
+static void load_choose(qr_scheduler *s, qr_choice *c, uint32_t limit, uint64_t now_us) {
+    c->loads = c->load_held = true;
+    c->load_counts = !c->job->started;
+    c->load_limit = limit;
+    c->load_due_us = c->load_end_us = c->load_wait_us = UINT64_MAX;
+    c->front_tokens = (c->computed / s->block_tokens + 1) * s->block_tokens;
+    if (s->config.limits.steps_in_flight == 1) load_begin(s, c, now_us);
 }
 
 void qr_load_start(qr_scheduler *s, qr_choice *c, uint32_t limit, quire_kv_match *match, uint64_t now_us) {
     quire_kv_load load;
     quire_status status = quire_kv_load_plan(s->kv, c->seq, c->tokens, c->known, limit, &load);
     if (status != QUIRE_OK || load.begin_block >= load.end_block) return;
-    bool verify = quire_kv_verify_next(s->kv);
-    if (!verify && !load_is_faster(s, c, &load)) {
-        quire_kv_count_refusal(s->kv, QUIRE_KV_REFUSED_SLOWER, load.end_block - load.begin_block);
-        match->miss = QUIRE_KV_MISS_SLOWER;
+    if (quire_kv_verify_next(s->kv)) {
+        status = quire_kv_load_begin(s->kv, c->seq, c->tokens, &load, true);
+        if (status == QUIRE_OK) match->miss = QUIRE_KV_MISS_VERIFYING;
         return;
     }
-    status = quire_kv_load_begin(s->kv, c->seq, c->tokens, &load, verify);
-    if (status != QUIRE_OK) return;
-    if (verify) match->miss = QUIRE_KV_MISS_VERIFYING;
-    else load_began(s, c, &load, now_us);
+    s->loads_pay = load_is_faster(s, c, &load);
+    if (s->loads_pay) {
+        load_choose(s, c, limit, now_us);
+        return;
+    }
+    quire_kv_count_refusal(s->kv, QUIRE_KV_REFUSED_SLOWER, load.end_block - load.begin_block);
+    match->miss = QUIRE_KV_MISS_SLOWER;
 }
 
 /* ---- while it runs ---- */
@@ -167,11 +211,16 @@ static void load_is_over(qr_choice *c, const quire_kv_load_state *state) {
 
 static void load_advance(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
     quire_kv_load_state state;
+    if (c->load_held) {
+        if (c->computed == c->front_tokens) load_begin(s, c, now_us);
+        return;
+    }
     load_take(s, c);
     quire_kv_load_get_state(s->kv, c->seq, &state);
+    if (state.front_tokens + state.loaded_tokens >= c->load_tokens) c->load_end_us = UINT64_MAX; /* nothing more will come */
     bool late = now_us >= c->load_end_us || waits_too_long(s, c, &state, now_us);
     if (state.active && late && !c->load_abandoned) load_abandon(s, c, &state);
-    c->front_tokens = state.front_tokens;
+    set_front(c, &state, now_us);
     if (!state.active) load_is_over(c, &state);
 }
 
@@ -186,6 +235,7 @@ uint64_t qr_loads_deadline_us(const qr_scheduler *s) {
     for (uint32_t i = 0; i < s->running_count; i++) {
         const qr_choice *c = s->running[i];
         if (!c->loads) continue;
+        if (c->load_due_us < earliest) earliest = c->load_due_us;
         if (c->load_end_us < earliest) earliest = c->load_end_us;
         if (c->load_wait_us < earliest) earliest = c->load_wait_us;
     }

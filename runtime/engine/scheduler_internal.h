@@ -62,6 +62,7 @@ struct qr_scheduler {
     /* Admission is tried again only after something that could help it: release_epoch counts those. What the tiers have moved
      * on may have given blocks back. */
     uint64_t release_epoch, blocked_epoch;
+    bool loads_pay; /* the latest choice between loading and computing */
 
     qr_step_place places[QR_STEPS_IN_FLIGHT_MAX];
     uint32_t place_first, in_flight;
