@@ -245,6 +245,9 @@ static void tiers_poll_store(quire_kv *kv) {
     while (tiers->store->ops->poll(tiers->store, qr_kv_now_us(kv), &event)) tiers_take_event(kv, &event);
     tiers->store->ops->stats(tiers->store, &stats);
     tiers->space_short = stats.space_short;
+    uint32_t erasing = tiers->store->ops->erasing(tiers->store);
+    if (erasing != tiers->erasing) tiers->changed = true; /* whoever waits for it looks at figures */
+    tiers->erasing = erasing;
 }
 
 bool quire_kv_poll(quire_kv *kv) {

@@ -208,6 +208,7 @@ typedef struct kv_tiers {
     bool more;           /* the last poll stopped before it was done */
     bool changed;        /* since the last poll */
     bool space_short;    /* as of the last poll */
+    uint32_t erasing;    /* the same */
     uint32_t verify_turn;
     uint32_t gone_record; /* the store has let go of it already, while copies are released */
     bool erase;           /* while copies are released: bytes too */
