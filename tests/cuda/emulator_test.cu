@@ -65,6 +65,14 @@ __global__ void past_shared(uint32_t *out, int mistake) {
     out[blockIdx.x * THREADS + threadIdx.x] = threadIdx.x;
 }
 
+// Nothing was written to either memory; what a CTA leaves in its own is no other CTA's.
+__global__ void unwritten(const uint32_t *fresh, uint32_t *out) {
+    GPU_DYNAMIC_SHARED(shared);
+    uint32_t *words = (uint32_t *)shared, i = blockIdx.x * THREADS + threadIdx.x;
+    out[i] = words[threadIdx.x] == ~0u && fresh[i] == ~0u ? threadIdx.x : 1000;
+    words[threadIdx.x] = 0;
+}
+
 __global__ void past_global(uint32_t *out, int mistake) {
     out[blockIdx.x * THREADS + threadIdx.x] = threadIdx.x;
     if (threadIdx.x == 0 && mistake) out[gridDim.x * THREADS] = 1;
@@ -159,6 +167,19 @@ template <int MISTAKE> static void on_last_cta() {
     cudaMemset(b.in, 0, 64);
     LAUNCH(last_cta, b.out, b.in, MISTAKE);
     b.judge(false);
+}
+
+// Memory that was used before is as new as any other.
+static void nobody_wrote() {
+    buffers b;
+    for (int round = 0; round < 3; round++) {
+        uint32_t *fresh;
+        cudaMalloc(&fresh, sizeof b.host);
+        LAUNCH(unwritten, (const uint32_t *)fresh, b.out);
+        b.judge(false);
+        cudaMemset(fresh, 0, sizeof b.host);
+        cudaFree(fresh);
+    }
 }
 
 // ---- the runtime ----
@@ -284,6 +305,7 @@ static const test_case cases[] = {
     {"lane outside of its mask", on_out<shuffles, 3, false>, EVERYWHERE("is not in the mask")},
     {"mask names an exited lane", on_out<shuffles, 4, false>, EVERYWHERE("exited")},
     {"shared memory", on_out<past_shared, 0, false>, {}},
+    {"memory that nobody wrote", nobody_wrote, {}},
     {"one word past shared memory",
      on_out<past_shared, 1, false>,
      {"shared memory written", "use-after-poison", "shared memory written"}},
