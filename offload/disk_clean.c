@@ -1,8 +1,8 @@
 /* disk_clean.c - the bytes, token ids and keys of dropped records go. The writer thread's.
  *
  * A segment is cleaned as a whole: its footer goes first, lasting, so that no index ever names what is gone; then every slot
- * below used_slots that no record has is punched; then a new footer, without them, is written. A crash in between leaves a
- * segment without a footer, whose records speak for themselves.
+ * that no record has is punched, unused ones too (a process that ended may have begun to write there); then a new footer,
+ * without them, is written. A crash in between leaves a segment without a footer, whose records speak for themselves.
  *
  * Segments are cleaned when somebody asked for erasure (all of them: what was only dropped earlier may belong to what is to be
  * forgotten), and at close. The same way a segment gets a footer that could not be sealed before.
@@ -39,9 +39,9 @@ static quire_status punch_slots(qr_disk *disk, const clean_plan *plan, const qr_
     const qr_segment_shape *shape = &file->header.shape;
     qr_files *files = disk->config.files;
     quire_status status = QUIRE_OK;
-    for (uint32_t slot = 0; status == QUIRE_OK && slot < plan->used_slots; slot++) {
+    for (uint32_t slot = 0; status == QUIRE_OK && slot < shape->slot_count; slot++) {
         uint32_t first = slot;
-        while (slot < plan->used_slots && !disk->writer.wanted[slot]) slot++;
+        while (slot < shape->slot_count && !disk->writer.wanted[slot]) slot++;
         if (slot == first) continue;
         status = files->ops->punch(files, file->fd, qr_segment_record_offset(shape, first),
                                    (slot - first) * qr_segment_record_bytes(shape), NULL);

@@ -182,6 +182,8 @@ static void note_slots(qr_disk *disk, const found_segment *found) {
     qr_disk_segment *segment = &disk->segments[found->index];
     segment->used_slots = found->footer.bytes ? found->footer.used_slots : found->header.shape.slot_count;
     segment->unsealed = !found->sealed;
+    /* A process or the power ended: records that were begun may be there, in slots that nobody knows of too. */
+    segment->dirty = !found->sealed || segment->used_slots < segment->shape.slot_count;
 }
 
 static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *window) {
@@ -316,6 +318,48 @@ static quire_status take_records(qr_disk *disk, quire_error *error) {
     return QUIRE_OK;
 }
 
+/* ---- the same chain twice ---- */
+
+/* By parent and digest, the newest first. */
+static int compare_twins(const void *a, const void *b, void *context) {
+    const qr_disk *disk = context;
+    const qr_disk_record *x = &disk->records[*(const qr_record_id *)a], *y = &disk->records[*(const qr_record_id *)b];
+    if (x->parent_serial != y->parent_serial) return x->parent_serial < y->parent_serial ? -1 : 1;
+    if (x->digest != y->digest) return x->digest < y->digest ? -1 : 1;
+    return x->serial > y->serial ? -1 : x->serial < y->serial;
+}
+
+/* A digest alone is never trusted: tokens and key are compared. */
+static bool same_chain(const qr_disk *disk, const qr_disk_record *x, const qr_disk_record *y) {
+    qr_record_header a, b;
+    if (x->parent_serial != y->parent_serial || x->digest != y->digest) return false;
+    qr_footer_get(&found_of(disk, x->segment)->footer, x->slot, &a);
+    qr_footer_get(&found_of(disk, y->segment)->footer, y->slot, &b);
+    return a.namespace_bytes == b.namespace_bytes && memcmp(a.namespace_key, b.namespace_key, a.namespace_bytes) == 0 &&
+           memcmp(a.tokens, b.tokens, a.block_tokens * sizeof *a.tokens) == 0;
+}
+
+/* A record that was dropped and put again may be there twice. The newest counts: what hangs on the older ones was dropped with
+ * them, and goes as they do. */
+static quire_status drop_older_twins(qr_disk *disk, quire_error *error) {
+    uint32_t count = disk->found.record_count;
+    qr_record_id *ids = malloc((count ? count : 1) * sizeof *ids);
+    if (!ids) return qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory to sort %u records", count);
+    for (uint32_t i = 0; i < count; i++) ids[i] = i;
+    if (count) qsort_r(ids, count, sizeof *ids, compare_twins, disk);
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t k = i; k-- > 0;) {
+            const qr_disk_record *newer = &disk->records[ids[k]], *older = &disk->records[ids[i]];
+            if (newer->state != QR_RECORD_LIVE) continue;
+            if (newer->parent_serial != older->parent_serial || newer->digest != older->digest) break;
+            if (!same_chain(disk, newer, older)) continue;
+            qr_disk_record_drop(disk, ids[i], false);
+            break;
+        }
+    free(ids);
+    return QUIRE_OK;
+}
+
 /* ---- the segment that is appended to ---- */
 
 static found_segment *find_open(qr_disk *disk) {
@@ -348,6 +392,7 @@ quire_status qr_disk_index_load(qr_disk *disk, quire_error *error) {
     status = enter_segments(disk, error);
     if (status == QUIRE_OK) status = load_footers(disk, error);
     if (status == QUIRE_OK) status = take_records(disk, error);
+    if (status == QUIRE_OK) status = drop_older_twins(disk, error);
     if (status != QUIRE_OK) return status;
     open_last(disk);
     disk->stats.index_records_total = disk->found.record_count;

@@ -40,10 +40,11 @@ static void get_take(qr_disk *disk, qr_disk_get *get) {
     get->state = QR_GET_READING;
 }
 
-/* The waiting get of a place, or NULL. */
-static qr_disk_get *find_waiting(const qr_disk *disk, uint32_t segment, uint32_t slot) {
-    QR_LIST_EACH (link, &disk->gets_queued) {
-        qr_disk_get *get = QR_LIST_ENTRY(link, qr_disk_get, link);
+/* The queued get of a place, or NULL. */
+static qr_disk_get *find_queued(const qr_disk *disk, uint32_t segment, uint32_t slot) {
+    for (uint32_t i = 0; i < disk->config.read_buffers; i++) {
+        qr_disk_get *get = &disk->gets[i];
+        if (get->state != QR_GET_QUEUED) continue;
         const qr_disk_record *record = &disk->records[get->record];
         if (record->state == QR_RECORD_LIVE && record->segment == segment && record->slot == slot) return get;
     }
@@ -62,9 +63,9 @@ static void run_grow(qr_disk *disk, read_run *run) {
     uint64_t most = RUN_BYTES_MAX / disk->sizes.record_bytes;
     if (most > QR_DISK_BUFFERS_MAX) most = QR_DISK_BUFFERS_MAX;
     qr_disk_get *get;
-    while (run->count < most && (get = find_waiting(disk, run->segment, run->gets[run->count - 1]->slot + 1)))
+    while (run->count < most && (get = find_queued(disk, run->segment, run->gets[run->count - 1]->slot + 1)))
         run_add(disk, run, get, false);
-    while (run->count < most && run->gets[0]->slot > 0 && (get = find_waiting(disk, run->segment, run->gets[0]->slot - 1)))
+    while (run->count < most && run->gets[0]->slot > 0 && (get = find_queued(disk, run->segment, run->gets[0]->slot - 1)))
         run_add(disk, run, get, true);
 }
 

@@ -141,7 +141,7 @@ static bool disk_get(qr_store *store, qr_record_id record, uint64_t tag) {
     qr_list *link = qr_list_pop_front(&disk->gets_free);
     if (link) {
         qr_disk_get *get = QR_LIST_ENTRY(link, qr_disk_get, link);
-        get->state = QR_GET_WAITING;
+        get->state = QR_GET_STAGED;
         get->record = record;
         get->tag = tag;
         disk->records[record].get_count++;
@@ -156,7 +156,10 @@ static void disk_kick(qr_store *store) {
     qr_disk *disk = disk_of(store);
     pthread_mutex_lock(&disk->lock);
     uint32_t count = 0;
-    for (qr_list *link; (link = qr_list_pop_front(&disk->gets_staged)); count++) qr_list_push_back(&disk->gets_queued, link);
+    for (qr_list *link; (link = qr_list_pop_front(&disk->gets_staged)); count++) {
+        QR_LIST_ENTRY(link, qr_disk_get, link)->state = QR_GET_QUEUED;
+        qr_list_push_back(&disk->gets_queued, link);
+    }
     disk->gets_queued_count += count;
     if (count == 1) pthread_cond_signal(&disk->reader_work);
     else if (count) pthread_cond_broadcast(&disk->reader_work);
