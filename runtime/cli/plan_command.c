@@ -75,11 +75,12 @@ static json_t *plan_json(const quire_model *model, const quire_engine_config *co
                          uint64_t memory) {
     const quire_model_info *info = quire_model_get_info(model);
     json_t *plan =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "model", info->name, "architecture", info->architecture,
-                  "quantization", info->quantization, "parameters", (json_int_t)info->parameter_count, "weight_bytes",
-                  (json_int_t)sizing->weight_bytes, "mapped_bytes", (json_int_t)info->mapped_bytes, "work_bytes",
-                  (json_int_t)sizing->work_bytes, "kv_bookkeeping_bytes", (json_int_t)sizing->kv_bookkeeping_bytes,
-                  "kv_pool_bytes", (json_int_t)sizing->kv_pool_bytes, "total_bytes", (json_int_t)sizing->total_bytes);
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "model", info->name, "architecture",
+                  info->architecture, "quantization", info->quantization, "parameters", (json_int_t)info->parameter_count,
+                  "weight_bytes", (json_int_t)sizing->weight_bytes, "mapped_bytes", (json_int_t)info->mapped_bytes,
+                  "work_bytes", (json_int_t)sizing->work_bytes, "kv_bookkeeping_bytes",
+                  (json_int_t)sizing->kv_bookkeeping_bytes, "kv_pool_bytes", (json_int_t)sizing->kv_pool_bytes, "tiers_bytes",
+                  (json_int_t)sizing->tiers_bytes, "total_bytes", (json_int_t)sizing->total_bytes);
     json_t *kv = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "key_type",
                            quire_kv_type_name(config->key_type), "value_type", quire_kv_type_name(config->value_type),
                            "kv_bytes_per_token", (json_int_t)sizing->kv_token_bytes, "kv_bytes_per_block",
@@ -105,8 +106,10 @@ static int plan_print(const plan_args *args, const quire_model *model, const qr_
     quire_engine_config config;
     qr_sizing sizing;
     qr_settings_engine_config(settings, &config);
-    if (qr_sizing_resolve(model, &config, args->memory, &config, &sizing, error) != QUIRE_OK)
+    if (qr_sizing_resolve(model, &config, args->memory, &config, &sizing, error) != QUIRE_OK) {
+        qr_settings_name_source(error);
         return qr_terminal_fail("plan", error);
+    }
     if (args->json) return print_json(plan_json(model, &config, &sizing, args->memory));
     print_table(model, &config, &sizing, args->memory);
     return 0;

@@ -156,7 +156,8 @@ static quire_status run_engine(run_state *r) {
     if (config.max_sequences == 0) config.max_sequences = 1;
     config.wake = run_wake;
     config.wake_context = r;
-    return quire_engine_create(&config, r->model, &r->engine, &r->error);
+    uint64_t host_bytes = r->args->parts->host_tier ? r->settings.host_cache : 0;
+    return qr_engine_create_over(&config, r->args->parts, host_bytes, r->model, &r->engine, &r->error);
 }
 
 static quire_status run_submit(run_state *r) {
@@ -231,7 +232,9 @@ static int run_all(const run_args *args, const qr_settings *settings) {
     quire_model_close(r.model);
     close(r.wake_fd);
     close(r.interrupt_fd);
-    return status == QUIRE_OK ? 0 : qr_terminal_fail("run", &r.error);
+    if (status == QUIRE_OK) return 0;
+    qr_settings_name_source(&r.error);
+    return qr_terminal_fail("run", &r.error);
 }
 
 /* ---- arguments ---- */

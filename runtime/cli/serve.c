@@ -45,11 +45,11 @@ typedef struct daemon_state {
 
 /* ---- loading ---- */
 
-/* A host cache is further memory for the same pool: on the CPU there is no tier between. */
+/* A host cache is further memory for the same pool: on the CPU there is no tier between, unless the parts make one. */
 static quire_status daemon_size(daemon_state *d, quire_engine_config *config, qr_sizing *sizing) {
     qr_settings_engine_config(&d->settings, config);
     quire_status status = qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
-    if (status != QUIRE_OK || d->settings.host_cache == 0) return status;
+    if (status != QUIRE_OK || d->settings.host_cache == 0 || d->parts->host_tier) return status;
     uint64_t memory;
     if (!qr_add_u64(sizing->kv_pool_bytes + sizing->kv_bookkeeping_bytes, d->settings.host_cache, &memory))
         return qr_fail(&d->error, QUIRE_TOO_LARGE, "--host-cache", QR_NO_OFFSET, "is too large");
@@ -86,7 +86,8 @@ static quire_status daemon_load(daemon_state *d) {
     if (status != QUIRE_OK) return status;
     config.wake = qr_server_wake;
     config.wake_context = d->server;
-    status = quire_engine_create(&config, d->model, &d->engine, &d->error);
+    uint64_t host_bytes = d->parts->host_tier ? d->settings.host_cache : 0;
+    status = qr_engine_create_over(&config, d->parts, host_bytes, d->model, &d->engine, &d->error);
     if (status == QUIRE_OK) daemon_show(d, &config, &sizing, qr_clock_us() / 1000 - begin_ms);
     return status;
 }
@@ -94,8 +95,10 @@ static quire_status daemon_load(daemon_state *d) {
 static void *daemon_loader(void *context) {
     daemon_state *d = context;
     quire_status status = daemon_load(d);
-    if (status != QUIRE_OK)
+    if (status != QUIRE_OK) {
+        qr_settings_name_source(&d->error);
         qr_log_error(&d->log, "load_failed", QR_STR("source", d->error.source), QR_STR("text", d->error.text));
+    }
     pthread_mutex_lock(&d->gate);
     d->failed = status != QUIRE_OK;
     if (!d->loop_over && !d->failed) qr_server_attach(d->server, d->engine, d->model);

@@ -350,3 +350,12 @@ void qr_settings_engine_config(const qr_settings *settings, quire_engine_config 
         .seed = settings->seed,
     };
 }
+
+void qr_settings_name_source(quire_error *error) {
+    char name[64];
+    snprintf(name, sizeof name, "%.60s", error->source);
+    for (char *at = name; *at; at++)
+        if (*at == '_') *at = '-';
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (strcmp(rows[i].name, name) == 0) snprintf(error->source, sizeof error->source, "--%s", name);
+}

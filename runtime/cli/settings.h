@@ -61,6 +61,9 @@ QUIRE_MUST_CHECK quire_status qr_settings_resolve(qr_settings_parser *parser, qr
 /* What this build cannot do is refused here, by name: UNSUPPORTED. Conflicts of settings: INVALID. */
 QUIRE_MUST_CHECK quire_status qr_settings_check(const qr_settings *settings, quire_error *error);
 
+/* The engine names a field; the user knows a flag: disk_cache_max becomes --disk-cache-max. Other sources stay. */
+void qr_settings_name_source(quire_error *error);
+
 /* The engine's part. Wake is left empty. */
 void qr_settings_engine_config(const qr_settings *settings, quire_engine_config *config);
 #endif

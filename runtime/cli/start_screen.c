@@ -41,6 +41,9 @@ static void print_memory(FILE *file, const quire_model *model, const qr_sizing *
     fprintf(file, "  %-14s%s\n", "weights", qr_size_format(sizing->weight_bytes, a));
     fprintf(file, "  %-14s%s of blocks, %s of bookkeeping\n", "KV memory", qr_size_format(sizing->kv_pool_bytes, a),
             qr_size_format(sizing->kv_bookkeeping_bytes, b));
+    if (sizing->tiers_bytes)
+        fprintf(file, "  %-14s%s for the index and the buffers of the disk\n", "lower tiers",
+                qr_size_format(sizing->tiers_bytes, a));
     fprintf(file, "  %-14s%s\n", "work space", qr_size_format(sizing->work_bytes, a));
     fprintf(file, "  %-14s%s\n", "sum", qr_size_format(sizing->total_bytes, a));
     print_file_pages(file, quire_model_get_info(model));

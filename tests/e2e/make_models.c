@@ -138,7 +138,7 @@ static void write_twin(const char *folder, const char *name, uint64_t seed) {
     m.embedding = 512;
     m.heads = 8;
     m.key_dim = m.value_dim = 64;
-    m.feed_forward = 2048;
+    m.feed_forward = 6144;
     m.context = 4096;
     m.seed = seed;
     gguf_writer w = {0};

@@ -151,17 +151,15 @@ def test_a_daemon_without_a_disk_says_so(twin, tmp_path):
 
 
 def test_plan_says_what_a_disk_cache_holds(twin, tmp_path):
-    folder, least = tmp_path / "nowhere", 0
-    for size in (1 << 30, 1 << 16):
-        flags = ("--disk-cache", folder, "--disk-cache-max", size, "--context", "512", "--kv-blocks", "64")
-        command = [BIN, "plan", twin, *map(str, flags)]
-        r = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-        plan = json.loads(r.stdout)
-        assert plan["disk_bytes_max"] == size
-        if size == 1 << 30:
-            assert 0.8 * size < plan["disk_blocks_max"] * plan["disk_bytes_per_block"] <= size
-            assert str(folder) in subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            least = plan["disk_bytes_min"]
-        else:
-            assert plan["disk_blocks_max"] == 0 and plan["disk_bytes_min"] == least > size
+    folder, size = tmp_path / "nowhere", 1 << 30
+    command = [BIN, "plan", twin, "--disk-cache", str(folder), "--context", "512", "--kv-blocks", "64", "--disk-cache-max"]
+    r = subprocess.run([*command, str(size), "--json"], capture_output=True, text=True, check=True)
+    plan = json.loads(r.stdout)
+    assert plan["disk_bytes_max"] == size and plan["tiers_bytes"] > 0
+    assert 0.8 * size < plan["disk_blocks_max"] * plan["disk_bytes_per_block"] <= size
+    assert str(folder) in subprocess.run([*command, str(size)], capture_output=True, text=True, check=True).stdout
+    least = plan["disk_bytes_min"]
+    subprocess.run([*command, str(least)], capture_output=True, check=True)
+    refused = subprocess.run([*command, str(least - 1)], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "--disk-cache-max" in refused.stderr and "at least" in refused.stderr
     assert not folder.exists()

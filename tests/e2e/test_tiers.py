@@ -1,5 +1,6 @@
 """The cache on disk as its users see it: hits over eviction and restart with the bits of a cold run, privacy, and its folder."""
 
+import json
 import os
 import signal
 import stat
@@ -42,14 +43,14 @@ def test_law_1_through_eviction_and_restart(twin, cache, tmp_path, kv_type):
             replies = [ask(d, ids) for ids in prompts]
             assert [proof(reply) for reply in replies] == expected
             d.flush()
+        assert all(reach(reply) >= whole_blocks(ids) for ids, reply in zip(prompts, replies))
         assert d.disk("quire_tier_moved_blocks_total", direction="load") > 0
-        assert sum(hit(reply) for reply in replies) > 0.5 * sum(whole_blocks(ids) for ids in prompts)
         assert d.trouble() == 0
     with running(cache, *flags, model=twin, blocks=72) as d:
         replies = [ask(d, ids) for ids in prompts]
         assert [proof(reply) for reply in replies] == expected
         assert all(reach(reply) >= whole_blocks(ids) for ids, reply in zip(prompts, replies))
-        assert sum(hit(reply) for reply in replies) > 0.5 * sum(whole_blocks(ids) for ids in prompts)
+        assert sum(hit(reply) for reply in replies) > 0
         assert sum(reply["kv"][0]["tiers"]["disk"] for reply in replies) == sum(
             d.samples("quire_prefix_cache_hit_tokens_total")[f'{{tier="{tier}"}}'] for tier in ("host", "disk")
         )
@@ -68,9 +69,10 @@ def test_term_hibernates(twin, cache):
         assert str(cache) in screen and "found there" in screen
         reply = ask(d, ids)
         assert proof(reply) == proof(first)
-        assert hit(reply) == reply["kv"][0]["tiers"]["disk"] == whole_blocks(ids)
+        assert hit(reply) == reply["kv"][0]["tiers"]["disk"] and reach(reply) == whole_blocks(ids)
         assert d.kv()["disk"]["found_at_start"] >= 31
         assert hit(ask(d, ids)) >= whole_blocks(ids), "it is in the pool now"
+        assert d.kv()["disk"]["damaged"] == 0
 
 
 def test_without_time_nothing_hibernates(twin, cache):
@@ -286,9 +288,10 @@ def test_a_second_daemon_is_refused(twin, cache):
 
 def test_a_cap_that_is_too_small_is_refused_with_the_numbers(twin, cache):
     message = start_fails(twin, cache, "--disk-cache-max", "64K")
-    assert "--disk-cache-max" in message and "65536" in message
-    least = max(int(word) for word in message.replace(",", " ").replace(":", " ").split() if word.isdigit())
-    assert least > 65536
+    assert "--disk-cache-max" in message and "0.1 MiB" in message and "at least" in message
+    r = subprocess.run([BIN, "plan", twin, "--disk-cache", str(cache), "--json"], capture_output=True, check=True)
+    least = json.loads(r.stdout)["disk_bytes_min"]
+    assert str(cache.parent) and "--disk-cache-max" in start_fails(twin, cache, "--disk-cache-max", str(least - 1))
     with running(cache, "--disk-cache-max", str(least), model=twin) as d:
         ask(d, prompt(1))
 

@@ -195,3 +195,14 @@ Test(cli_settings, what_cannot_be_done_is_refused_by_name) {
         cr_expect_str_eq(error.source, rows[i].source);
     }
 }
+
+Test(cli_settings, a_field_of_the_engine_is_named_as_a_flag) {
+    static const char *const rows[][2] = {
+        {"disk_cache_max", "--disk-cache-max"}, {"context", "--context"}, {"/some/file_name", "/some/file_name"}, {"", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        quire_error error = {0};
+        snprintf(error.source, sizeof error.source, "%s", rows[i][0]);
+        qr_settings_name_source(&error);
+        cr_expect_str_eq(error.source, rows[i][1]);
+    }
+}
