@@ -166,14 +166,22 @@ static bool footer_keep(found_segment *found, const qr_footer *footer) {
     return true;
 }
 
+/* A process that was killed may have written what it never synced. From here on all of it lasts, so that nothing is removed
+ * for being elsewhere too, or called sealed, that a power cut could still take. */
+static bool make_lasting(qr_disk *disk, const found_segment *found, const qr_segment_file *file) {
+    return found->kind == FOUND_FOREIGN || qr_disk_io_sync(&disk->writer.io, file->fd, NULL) == QUIRE_OK;
+}
+
 static bool load_footer(qr_disk *disk, found_segment *found, const qr_segment_file *file, unsigned char *scratch,
                         const qr_region *window) {
     qr_footer footer;
     uint32_t damaged = 0;
+    bool lasting = make_lasting(disk, found, file);
     found->sealed = qr_segment_file_read_footer(&disk->writer.io, file, scratch, &footer, NULL) == QUIRE_OK;
     if (!found->sealed && found->kind == FOUND_FOREIGN) return true;
     if (!found->sealed)
         qr_segment_file_scan(&disk->writer.io, file, window->base, window->size_bytes, scratch, &footer, &damaged);
+    found->sealed &= lasting;
     disk->stats.corrupt_total += damaged;
     return footer_keep(found, &footer);
 }
@@ -214,6 +222,8 @@ static quire_status load_footers(qr_disk *disk, quire_error *error) {
             status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
     }
     qr_region_free(&window);
+    qr_files *files = disk->config.files;
+    if (files->ops->sync_folder(files, disk->config.path, NULL) != QUIRE_OK) disk->writer.io.error_count++;
     return status;
 }
 
