@@ -13,6 +13,7 @@ static const qr_fingerprint fingerprints[2] = {{11, 22, 33, 44}, {11, 22, 34, 44
 
 void model_set_faults(store_model *m, bool on) {
     faults none = {.seed = m->options.seed};
+    m->faulted = on && m->options.faults;
     faulty_files_set(m->faulty, on ? &m->faults : &none);
 }
 
@@ -54,7 +55,7 @@ static uint32_t on_found(void *context, const qr_record_info *info, qr_record_id
     node->found = true;
     node->refused = qr_random_below(&m->random, 50) == 0;
     if (node->refused) return QR_OWNER_NONE;
-    m->records[record] = (model_record){RECORD_LIVE, index, 0};
+    m->records[record] = (model_record){RECORD_LIVE, index, 0, false};
     node->state = NODE_LIVE;
     node->record = record;
     m->coverage.found++;

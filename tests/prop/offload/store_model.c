@@ -73,8 +73,10 @@ static void on_put_done(store_model *m, const qr_store_event *event) {
         m->coverage.puts++;
         return;
     }
-    MODEL_ASSERT(m, m->ended || m->options.faults);
-    m->coverage.put_failed++;
+    /* NOT_FOUND: the parent's space was needed before this one was written. */
+    MODEL_ASSERT(m, event->status == QUIRE_NOT_FOUND || m->ended || m->options.faults);
+    m->coverage.put_orphaned += event->status == QUIRE_NOT_FOUND;
+    m->coverage.put_failed += event->status != QUIRE_NOT_FOUND;
     node_gone(m, node, true);
     drop_tree(m, index, false);
 }
@@ -94,7 +96,7 @@ static void on_get_done(store_model *m, const qr_store_event *event) {
         return;
     }
     if (event->status == QUIRE_NOT_FOUND) {
-        MODEL_ASSERT(m, record->state != RECORD_LIVE);
+        record->unfound = true; /* dropped, or LOST will say so */
         m->coverage.get_gone++;
         return;
     }
@@ -137,6 +139,20 @@ bool model_take_event(store_model *m) {
     return true;
 }
 
+static uint32_t count_in(store_model *m, node_state state) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < MODEL_NODES; i++) count += nodes_of(m)[i].state == state;
+    return count;
+}
+
+static void wait_a_little(store_model *m, long ns) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ns;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    (void)sem_timedwait(&m->woken, &until);
+}
+
 /* ---- calls ---- */
 
 /* An absent node whose parent is there, or UINT32_MAX. */
@@ -169,6 +185,7 @@ static void call_put(store_model *m) {
     qr_store_refusal refusal = m->store->ops->put_begin(m->store, &info, MODEL_OWNER_BASE + index, &id, &payload);
     m->coverage.refused[refusal]++;
     MODEL_ASSERT(m, refusal != QR_STORE_KEY && refusal != QR_STORE_BUDGET && refusal != QR_STORE_READ_ONLY);
+    if (refusal == QR_STORE_BUSY) wait_a_little(m, 300000);
     if (refusal != QR_STORE_NONE) return;
     model_record *record = record_of(m, id);
     MODEL_ASSERT(m, record->state == RECORD_FREE || (record->state == RECORD_GONE && record->gets == 0));
@@ -178,7 +195,7 @@ static void call_put(store_model *m) {
         m->store->ops->put_abort(m->store, id);
         return;
     }
-    *record = (model_record){RECORD_PUTTING, index, 0};
+    *record = (model_record){RECORD_PUTTING, index, 0, false};
     node->state = NODE_PUTTING;
     node->record = id;
     node->on_disk = true;
@@ -263,21 +280,16 @@ void model_release_held(store_model *m) {
 
 /* ---- quiet ---- */
 
-/* All that was asked for is over. Erasing may go on while faults prevent it, so that is not waited for for ever. */
+/* All that was asked for is over. Erasing is waited for only where nothing can prevent it. */
 void model_drain(store_model *m) {
     uint64_t begin_us = qr_clock_us();
     m->store->ops->kick(m->store);
-    for (uint32_t idle = 0;;) {
-        while (model_take_event(m)) model_release_held(m), idle = 0;
+    for (;;) {
+        while (model_take_event(m)) model_release_held(m);
         if (!m->store->ops->busy(m->store)) break;
-        bool patient = !m->ended && !m->options.faults;
-        if (!patient && !m->gets_under_way && !m->seal_under_way && choose_in(m, NODE_PUTTING) == UINT32_MAX && ++idle > 3)
-            break;
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 2000000;
-        if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
-        (void)sem_timedwait(&m->woken, &until);
+        bool asked = m->gets_under_way || m->seal_under_way || count_in(m, NODE_PUTTING);
+        if (!asked && (m->ended || m->faulted)) break;
+        wait_a_little(m, 2000000);
         m->now_us += 200000;
         MODEL_ASSERT(m, qr_clock_us() - begin_us < 20000000 && "the store never comes to rest");
     }
@@ -291,7 +303,6 @@ static void check_store(store_model *m) {
 }
 
 void model_settle(store_model *m) {
-    uint32_t putting = 0, live = 0;
     qr_store_stats stats;
     model_set_faults(m, false);
     model_release_held(m);
@@ -299,11 +310,11 @@ void model_settle(store_model *m) {
     check_store(m);
     m->store->ops->stats(m->store, &stats);
     for (uint32_t i = 0; i < MODEL_NODES; i++) {
-        putting += nodes_of(m)[i].state == NODE_PUTTING;
-        live += nodes_of(m)[i].state == NODE_LIVE;
+        const model_node *node = &nodes_of(m)[i];
+        MODEL_ASSERT(m, node->state == NODE_ABSENT || !record_of(m, node->record)->unfound);
     }
-    MODEL_ASSERT(m, putting == 0 && m->gets_under_way == 0 && !m->seal_under_way);
-    MODEL_ASSERT(m, stats.record_count == live);
+    MODEL_ASSERT(m, count_in(m, NODE_PUTTING) == 0 && m->gets_under_way == 0 && !m->seal_under_way);
+    MODEL_ASSERT(m, stats.record_count == count_in(m, NODE_LIVE));
     MODEL_ASSERT(m, stats.reads_queued == 0 && stats.writes_queued == 0 && stats.used_bytes <= stats.cap_bytes);
     model_check_cap(m);
     if (m->options.erases && m->store->ops->erasing(m->store) == 0) model_check_erased(m);
@@ -324,7 +335,7 @@ void model_step(store_model *m) {
     uint32_t roll = qr_random_below(&m->random, 1000);
     m->steps++;
     if (roll == 0) random_end(m);
-    else if (roll < 5) model_settle(m);
+    else if (roll < (m->options.faults ? 2u : 5u)) model_settle(m);
     else model_random_call(m);
     if (m->options.calm) model_drain(m);
     check_store(m);

@@ -52,6 +52,7 @@ typedef struct model_record {
     record_state state;
     uint32_t node;
     uint32_t gets; /* under way */
+    bool unfound;  /* a get of it said NOT_FOUND */
 } model_record;
 
 typedef enum model_end { END_CLOSE, END_KILL, END_POWER } model_end;
@@ -69,7 +70,7 @@ typedef struct model_options {
 } model_options;
 
 typedef struct model_coverage {
-    uint64_t puts, put_failed, refused[QR_STORE_REFUSAL_COUNT];
+    uint64_t puts, put_failed, put_orphaned, refused[QR_STORE_REFUSAL_COUNT];
     uint64_t gets, get_failed, get_gone, lost, dropped, erased, seals;
     uint64_t closes, kills, cuts, found, found_foreign, duplicates, scans;
 } model_coverage;
@@ -89,7 +90,9 @@ typedef struct store_model {
     uint32_t record_max;
     void *held[MODEL_HELD];
     uint32_t held_count, gets_under_way;
-    bool seal_under_way, ended; /* ended: the instant of a kill is over */
+    bool seal_under_way;
+    bool faulted; /* faults are on */
+    bool ended;   /* the instant of a kill is over */
     uint64_t now_us, steps;
     model_coverage coverage;
 } store_model;

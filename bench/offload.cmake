@@ -1,0 +1,3 @@
+if(TARGET qr_offload)
+  qr_bench(offload qr_offload qr_base)
+endif()
