@@ -31,6 +31,7 @@ foreach(mode asan tsan)
   qr_emu_run(kv_store ${mode} MODE ${mode} TIMEOUT 300) # TSan makes a fiber for each thread of each CTA: slow
 endforeach()
 qr_emu_run(kv_store forward MODE plain QUICK)
+qr_emu_run(kv_store random MODE plain ENV EMU_ORDER=random)
 qr_emu_run(kv_store reverse MODE plain QUICK ENV EMU_ORDER=reverse)
 foreach(arch IN LISTS QR_PTX_ARCHITECTURES)
   qr_emu_run(kv_store ptx${arch} MODE plain ENV EMU_PTX=${QR_PTX_kernels_${arch}})
