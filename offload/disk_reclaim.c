@@ -45,12 +45,12 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index) {
     return true;
 }
 
-/* Sealed ones without a record are of no use; the lock is held. */
+/* Those that were written to and have no record are of no use; the lock is held. */
 static uint32_t find_useless(qr_disk *disk, uint32_t from) {
     for (uint32_t i = from; i < disk->sizes.segment_max; i++) {
         qr_disk_segment *segment = &disk->segments[i];
         if (segment->state == QR_SEGMENT_DOOMED) return i;
-        if (segment->state != QR_SEGMENT_OURS || segment->live_count || !segment->dirty) continue;
+        if (segment->state != QR_SEGMENT_OURS || segment->live_count || segment->used_slots == 0) continue;
         bool more = disk->tidy;
         qr_disk_segment_doom(disk, i);
         disk->tidy = more; /* this one is being seen to */
