@@ -68,7 +68,7 @@ static void leave(faulty_files *f) {
     if (f->journal) pthread_mutex_unlock(&f->serial);
 }
 
-typedef enum verdict { GO, GO_IN_PART, FAIL_IO, FAIL_NO_SPACE } verdict;
+typedef enum verdict { GO, GO_IN_PART, FAIL_IO, FAIL_NO_SPACE, OVER /* the process is no more: it never called */ } verdict;
 
 static const fault_when *io_fault(const faults *now, call_kind kind) {
     static const fault_when never = {0};
@@ -101,7 +101,7 @@ static bool is_last_change(faulty_files *f) {
 static verdict decide(faulty_files *f, call_kind kind, bool changes) {
     uint64_t seen = ++f->seen[kind];
     f->counts.calls++;
-    if (f->stopped) return FAIL_IO;
+    if (f->stopped) return OVER;
     bool io = happens(f, io_fault(&f->now, kind), seen), space = happens(f, space_fault(&f->now, kind), seen);
     if (changes && is_last_change(f)) return GO_IN_PART;
     f->counts.failures += io;
@@ -361,7 +361,7 @@ static quire_status faulty_sync(qr_files *files, int fd, quire_error *error) {
     faulty_files *f = faulty_of(files);
     verdict v = decide_locked(f, CALL_SYNC, true);
     enter(f);
-    if (f->journal && v != GO_IN_PART) faulty_journal_sync(f->journal, fd, v != GO);
+    if (f->journal && v != GO_IN_PART && v != OVER) faulty_journal_sync(f->journal, fd, v != GO);
     quire_status status = f->journal || v != GO ? QUIRE_OK : f->below->ops->sync(f->below, fd, error);
     leave(f);
     return v != GO ? refuse(error, v, NULL, QR_NO_OFFSET) : status;

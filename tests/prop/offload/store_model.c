@@ -21,6 +21,9 @@ static model_record *record_of(store_model *m, qr_record_id id) {
     return &m->records[id];
 }
 
+/* The instant of a kill is over, whether or not the model has noticed: calls fail, and nothing that they say counts. */
+static bool is_over(store_model *m) { return m->ended || faulty_files_stopped(m->faulty); }
+
 /* ---- a node goes ---- */
 
 static void node_gone(store_model *m, model_node *node, bool freed) {
@@ -74,7 +77,7 @@ static void on_put_done(store_model *m, const qr_store_event *event) {
         return;
     }
     /* NOT_FOUND: the parent's space was needed before this one was written. */
-    MODEL_ASSERT(m, event->status == QUIRE_NOT_FOUND || m->ended || m->options.faults);
+    MODEL_ASSERT(m, event->status == QUIRE_NOT_FOUND || m->options.faults || is_over(m));
     m->coverage.put_orphaned += event->status == QUIRE_NOT_FOUND;
     m->coverage.put_failed += event->status != QUIRE_NOT_FOUND;
     node_gone(m, node, true);
@@ -101,9 +104,9 @@ static void on_get_done(store_model *m, const qr_store_event *event) {
         return;
     }
     MODEL_ASSERT(m, event->status == QUIRE_IO || event->status == QUIRE_DAMAGED);
-    MODEL_ASSERT(m, record->state != RECORD_LIVE || m->ended || m->options.faults);
+    MODEL_ASSERT(m, record->state != RECORD_LIVE || m->options.faults || is_over(m));
     m->coverage.get_failed++;
-    if (record->state == RECORD_LIVE && !m->ended) drop_tree(m, record->node, false);
+    if (record->state == RECORD_LIVE && !is_over(m)) drop_tree(m, record->node, false);
 }
 
 static void on_lost(store_model *m, const qr_store_event *event) {
@@ -116,7 +119,7 @@ static void on_lost(store_model *m, const qr_store_event *event) {
 
 static void on_sealed(store_model *m, const qr_store_event *event) {
     MODEL_ASSERT(m, m->seal_under_way);
-    MODEL_ASSERT(m, event->status == QUIRE_OK || m->ended || m->options.faults);
+    MODEL_ASSERT(m, event->status == QUIRE_OK || m->options.faults || is_over(m));
     m->seal_under_way = false;
     m->coverage.seals += event->status == QUIRE_OK;
     for (uint32_t i = 0; i < MODEL_NODES; i++) {
@@ -250,7 +253,7 @@ static void call_seal(store_model *m) {
 
 /* What was being erased is erased when the store says that nothing is left. */
 static void note_erased(store_model *m) {
-    if (m->ended || m->store->ops->erasing(m->store) > 0) return;
+    if (m->store->ops->erasing(m->store) > 0 || is_over(m)) return;
     for (uint32_t i = 0; i < MODEL_NODES; i++) {
         model_node *node = &nodes_of(m)[i];
         if (!node->erasing) continue;

@@ -239,6 +239,29 @@ Test(faults_faulty_files, what_a_failed_sync_was_for_is_not_saved_by_a_later_one
     cr_assert(lost > 5 && lost < 40);
 }
 
+/* A process that is killed has called no sync that failed: the next one can save what it wrote. */
+Test(faults_faulty_files, what_a_killed_process_wrote_can_be_made_to_last) {
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        faulty_files *f = create("", true);
+        qr_files *files = faulty_files_table(f);
+        struct stat about;
+        int fd = made(f, "a");
+        cr_assert_eq(files->ops->sync_folder(files, folder, NULL), QUIRE_OK);
+        cr_assert_eq(write_page(f, fd, 0, 5, NULL), QUIRE_OK);
+        faulty_files_stop_after(f, 0);
+        cr_assert_eq(files->ops->sync(files, fd, NULL), QUIRE_IO);
+        faulty_files_revive(f);
+        cr_assert_eq(files->ops->sync(files, fd, NULL), QUIRE_OK);
+        files->ops->close(files, fd);
+        faulty_files_stop_after(f, 0);
+        faulty_files_power_cut(f, seed);
+        faulty_files_revive(f);
+        cr_assert(stat(at("a"), &about) == 0 && about.st_size == PAGE);
+        cr_assert_eq(files->ops->remove(files, at("a"), NULL), QUIRE_OK);
+        faulty_files_destroy(f);
+    }
+}
+
 static uint32_t names_mask(void) {
     uint32_t mask = 0;
     for (char name = 'a'; name <= 'c'; name++) mask |= (uint32_t)(access(at((char[]){name, 0}), F_OK) == 0) << (name - 'a');
