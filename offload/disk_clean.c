@@ -46,6 +46,9 @@ static quire_status punch_slots(qr_disk *disk, const clean_plan *plan, const qr_
         status = files->ops->punch(files, file->fd, qr_segment_record_offset(shape, first),
                                    (slot - first) * qr_segment_record_bytes(shape), NULL);
     }
+    /* Of a footer that was only written in part a page with keys may be left. */
+    uint64_t footer = qr_segment_footer_offset(shape);
+    if (status == QUIRE_OK) status = files->ops->punch(files, file->fd, footer, qr_segment_file_bytes(shape) - footer, NULL);
     disk->writer.io.error_count += status != QUIRE_OK;
     return status;
 }
