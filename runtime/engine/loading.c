@@ -196,6 +196,8 @@ static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_l
 }
 
 static void load_abandon(qr_scheduler *s, qr_choice *c, quire_kv_load_state *state) {
+    uint32_t end = c->load_tokens - state->loaded_tokens;
+    if (end > c->scheduled) quire_kv_count_refusal(s->kv, QUIRE_KV_REFUSED_ABANDONED, (end - c->scheduled) / s->block_tokens);
     c->load_abandoned = true;
     c->load_end_us = c->load_wait_us = UINT64_MAX;
     quire_kv_load_abandon(s->kv, c->seq);

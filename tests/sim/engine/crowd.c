@@ -69,6 +69,7 @@ static void check_member(const crowd *c, const world *w, const member *m, uint64
     cr_assert_eq(r->choices_done, m->request.choice_count);
     cr_assert(r->started <= 1);
     cr_assert(r->match.token_count < m->request.prompt_count);
+    if (r->started) cr_assert(r->last.match.token_count < m->request.prompt_count);
     uint32_t tokens = 0;
     bool answered = false; /* at least one choice to its own end */
     for (uint32_t i = 0; i < m->request.choice_count; i++) {
@@ -77,7 +78,7 @@ static void check_member(const crowd *c, const world *w, const member *m, uint64
     }
     cr_assert_eq(r->last.completion_tokens, tokens);
     if (answered && m->request.prompt_logprobs) {
-        cr_assert_eq(r->match.token_count, 0, "nothing cached past the first scored token");
+        cr_assert_eq(r->last.match.token_count, 0, "nothing cached past the first scored token");
         cr_assert_eq(r->prompt_scores, m->request.prompt_count - 1);
     }
     world_record solo;
@@ -89,6 +90,21 @@ static void check_member(const crowd *c, const world *w, const member *m, uint64
 static uint64_t seed_offset(void) {
     const char *given = getenv("QUIRE_SEED");
     return given ? strtoull(given, NULL, 10) : 0;
+}
+
+static void print_tiers(const world *w) {
+    quire_kv_tiers_stats t = world_tiers(w);
+    for (int i = QUIRE_KV_TIER_HOST; i < QUIRE_KV_TIER_COUNT; i++) {
+        if (!t.tiers[i].present) continue;
+        fprintf(stderr, "  %s: %llu blocks stored, %llu loaded, %llu evicted, %llu damaged, %llu errors\n",
+                quire_kv_tier_name((quire_kv_tier)i), (unsigned long long)t.tiers[i].stored_blocks_total,
+                (unsigned long long)t.tiers[i].loaded_blocks_total, (unsigned long long)t.tiers[i].evicted_blocks_total,
+                (unsigned long long)t.tiers[i].damaged_total, (unsigned long long)t.tiers[i].error_total);
+    }
+    fprintf(stderr, "  refused as slower %llu, abandoned %llu, verified %llu, waits %llu\n",
+            (unsigned long long)t.refused_blocks_total[QUIRE_KV_REFUSED_SLOWER],
+            (unsigned long long)t.refused_blocks_total[QUIRE_KV_REFUSED_ABANDONED], (unsigned long long)t.verified_blocks_total,
+            (unsigned long long)w->waits);
 }
 
 static void run_crowd(const crowd *c) {
@@ -115,6 +131,7 @@ static void run_crowd(const crowd *c) {
     fprintf(stderr, "%s: %llu steps, %llu pauses, %llu of %llu prompt tokens cached\n", c->name, (unsigned long long)w->steps,
             (unsigned long long)stats.preemptions_total, (unsigned long long)stats.cached_tokens_total,
             (unsigned long long)stats.prompt_tokens_total);
+    if (c->options.tiered) print_tiers(w);
     world_destroy(w);
     free(members);
 }
@@ -228,5 +245,88 @@ Test(sim_crowd, failing_steps_and_bad_logits) {
             c.seed = seed;
             run_crowd(&c);
         }
+    }
+}
+
+/* ---- lower tiers ---- */
+
+static crowd tiered_crowd(const char *name, uint64_t bytes_per_second) {
+    crowd c = plain_crowd(name);
+    c.options.tiered = true;
+    c.options.block_count = 28;
+    c.options.store = (fake_store_config){.record_max = 300,
+                                          .write_buffers = 4,
+                                          .read_buffers = 4,
+                                          .delay_polls_max = 3,
+                                          .reorder = true,
+                                          .read_bytes_per_second = bytes_per_second,
+                                          .read_latency_us = 50,
+                                          .record_bytes = 360 * 1024};
+    c.choices_max = 2;
+    return c;
+}
+
+/* From slower than computing to much faster. */
+Test(sim_crowd, stores_of_every_speed) {
+    const uint64_t speeds[] = {20, 150, 300, 3000};
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+            crowd c = tiered_crowd("store", speeds[i] * 1000000);
+            c.options.steps_in_flight = flight;
+            c.seed = 30 + i;
+            run_crowd(&c);
+        }
+    }
+}
+
+Test(sim_crowd, stores_that_fail_lose_and_refuse) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        for (uint64_t seed = 40; seed < 44; seed++) {
+            crowd c = tiered_crowd("bad store", 1000000000);
+            c.options.steps_in_flight = flight;
+            c.options.fail_rate = 0.01;
+            c.options.fault_seed = c.options.store.seed = c.seed = seed;
+            c.options.store.record_max = seed % 2 ? 300 : 60;
+            c.options.faults = (fake_store_faults){.put_fail_percent = 10,
+                                                   .get_fail_percent = 10,
+                                                   .get_damage_percent = 10,
+                                                   .lose_percent = 1,
+                                                   .get_refuse_percent = 20};
+            c.options.verify_every = seed % 2 ? 3 : 0;
+            c.choices_max = 3;
+            c.cancel_percent = c.timeout_percent = c.stop_choice_percent = 10;
+            run_crowd(&c);
+        }
+    }
+}
+
+Test(sim_crowd, host_tier_and_store) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        for (uint64_t seed = 50; seed < 54; seed++) {
+            crowd c = tiered_crowd("host tier", 1000000000);
+            c.options.steps_in_flight = flight;
+            c.options.host_blocks = seed % 2 ? 12 : 80;
+            c.options.device = (qr_device_sim_config){.seed = seed, .delay_polls_max = 8, .reorder = true};
+            c.options.write = seed < 52 ? QUIRE_KV_DISK_COMPLETE : QUIRE_KV_DISK_EVICT;
+            if (seed == 53) c.options.store.record_max = 0;
+            c.cancel_percent = c.timeout_percent = 5;
+            c.seed = seed;
+            run_crowd(&c);
+        }
+    }
+}
+
+/* Runners outgrow the pool: what was paused loads its own history when it resumes. */
+Test(sim_crowd, paused_choices_load) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        crowd c = tiered_crowd("paused", 2000000000);
+        c.options.steps_in_flight = flight;
+        c.options.host_blocks = flight == 2 ? 40 : 0;
+        c.options.device = (qr_device_sim_config){.seed = 1, .delay_polls_max = 8, .reorder = true};
+        c.requests = 300;
+        c.prompt_max = 60;
+        c.answer_max = 250;
+        c.seed = 60;
+        run_crowd(&c);
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "runtime/kv/kv_parts.h"
 
 static const quire_token end_tokens[1] = {WORLD_END_TOKEN};
 
@@ -74,18 +75,45 @@ static qr_backend_limits limits_of(const world_options *o) {
                                .vocabulary_size = WORLD_VOCABULARY};
 }
 
-static quire_kv *kv_of(const world_options *o) {
+static const quire_kv_group group = {1, 1, 16, 16, QUIRE_KV_F16, QUIRE_KV_F16};
+
+static qr_kv_parts parts_of(world *w) {
+    const world_options *o = &w->options;
+    /* With steps in flight the pool must not be written before its step comes: then it is out of the CPU's reach, and copies
+     * between blocks are listed for the steps. */
+    qr_kv_parts parts = {.host_tier = o->host_blocks > 0 && o->steps_in_flight == 1};
+    if (o->host_blocks || o->steps_in_flight > 1) cr_assert_eq(qr_device_sim_create(&o->device, &parts.device), QUIRE_OK);
+    if (o->store.record_max) {
+        fake_store_config store = o->store;
+        store.block_tokens = o->block_tokens;
+        store.payload_bytes = quire_kv_block_bytes(&group, o->block_tokens);
+        w->store = fake_store_create(&store);
+        *fake_store_faults_of(w->store) = o->faults;
+        parts.store = fake_store_open(w->store);
+    }
+    return parts;
+}
+
+static quire_kv *kv_of(world *w) {
+    const world_options *o = &w->options;
     quire_kv_config config = {.block_tokens = o->block_tokens,
                               .group_count = 1,
-                              .groups = {{1, 1, 16, 16, QUIRE_KV_F16, QUIRE_KV_F16}},
+                              .groups = {group},
                               .block_count = o->block_count,
                               .max_sequences = o->max_sequences,
                               .max_sequence_tokens = o->context_tokens,
-                              .storage = QUIRE_KV_STORAGE_NONE,
+                              .storage = o->tiered ? QUIRE_KV_STORAGE_HOST : QUIRE_KV_STORAGE_NONE,
                               .cache_disabled = o->cache_disabled};
     quire_kv *kv = NULL;
     quire_error error;
-    cr_assert_eq(quire_kv_create(&config, &kv, &error), QUIRE_OK, "%s", error.text);
+    qr_kv_parts parts = {0};
+    if (o->tiered) {
+        config.tiers = (quire_kv_tiers){.host_bytes = o->host_blocks * quire_kv_block_bytes(&group, o->block_tokens),
+                                        .disk_write = o->write,
+                                        .verify_every = o->verify_every};
+        parts = parts_of(w);
+    }
+    cr_assert_eq(qr_kv_create_from(&config, &parts, &kv, &error), QUIRE_OK, "%s", error.text);
     return kv;
 }
 
@@ -95,7 +123,7 @@ world *world_create(const world_options *options, uint32_t record_count) {
     w->options = *options;
     w->records = calloc(record_count, sizeof *w->records);
     w->record_count = record_count;
-    w->kv = kv_of(options);
+    w->kv = kv_of(w);
     qr_sim_config sim = {.limits = limits_of(options),
                          .block_count = options->block_count,
                          .block_tokens = options->block_tokens,
@@ -107,6 +135,7 @@ world *world_create(const world_options *options, uint32_t record_count) {
                          .fail_rate = options->fail_rate,
                          .bad_logits_rate = options->bad_logits_rate,
                          .fault_seed = options->fault_seed};
+    if (options->tiered) sim.memory = quire_kv_pool_base(w->kv, 0, &sim.block_stride);
     cr_assert_eq(qr_backend_sim_create(&sim, &w->backend), QUIRE_OK);
     w->config = (qr_scheduler_config){.context_tokens = options->context_tokens,
                                       .max_sequences = options->max_sequences,
@@ -132,6 +161,10 @@ static void check(const world *w) {
 
 void world_destroy(world *w) {
     take_ended(w);
+    for (int polls = 0; quire_kv_busy(w->kv); polls++) {
+        cr_assert(polls < 100000, "copies that never end");
+        world_rest(w, 100);
+    }
     check(w);
     quire_engine_stats stats = world_stats(w);
     quire_kv_stats kv = world_kv_stats(w);
@@ -142,6 +175,7 @@ void world_destroy(world *w) {
     cr_assert(kv.block_used == 0 && kv.sequence_count == 0, "%u blocks, %u sequences in use", kv.block_used, kv.sequence_count);
     qr_scheduler_destroy(w->scheduler);
     quire_kv_destroy(w->kv);
+    if (w->store) fake_store_destroy(w->store);
     w->backend->ops->destroy(w->backend);
     free(w->records);
     free(w);
@@ -161,12 +195,38 @@ quire_status world_add(world *w, const quire_request *request) {
     return status;
 }
 
-bool world_step(world *w) {
+/* Nothing can run: to the next deadline, or to what the tiers have under way. False: nothing is due, ever. */
+static bool wait_for_tiers(world *w) {
+    uint64_t now_us = world_now(w), due_us = qr_scheduler_next_deadline_us(w->scheduler);
+    uint64_t store_us = w->store ? fake_store_next_us(w->store) : UINT64_MAX, poll_us = quire_kv_poll_after_us(w->kv);
+    if (store_us < due_us) due_us = store_us;
+    if (poll_us < UINT64_MAX && now_us + poll_us < due_us) due_us = now_us + poll_us;
+    if (due_us == UINT64_MAX) return false;
+    if (w->alarm_us > now_us && w->alarm_us < due_us) due_us = w->alarm_us;
+    qr_backend_sim_advance(w->backend, due_us > now_us ? due_us - now_us : 1);
+    w->waits++;
+    return true;
+}
+
+/* The oldest step's end. The tiers are moved on meanwhile, as a backend does that has long steps. */
+static bool finish_step(world *w, qr_step_result *result) {
+    enum { POLL_EVERY_US = 1000 };
+    if (!w->options.tiered) return w->backend->ops->poll(w->backend, true, result);
+    if (qr_scheduler_steps_in_flight(w->scheduler) == 0) return false;
+    while (!w->backend->ops->poll(w->backend, false, result)) {
+        qr_backend_sim_advance(w->backend, POLL_EVERY_US);
+        qr_scheduler_poll(w->scheduler, world_now(w));
+    }
+    return true;
+}
+
+static bool run_step(world *w) {
     qr_step *step;
     qr_step_result result;
+    qr_scheduler_poll(w->scheduler, world_now(w));
     while (qr_scheduler_plan(w->scheduler, world_now(w), &step)) w->backend->ops->submit(w->backend, step);
     if (!w->options.unchecked) check(w);
-    if (!w->backend->ops->poll(w->backend, true, &result)) {
+    if (!finish_step(w, &result)) {
         take_ended(w);
         return false;
     }
@@ -175,6 +235,23 @@ bool world_step(world *w) {
     if (!w->options.unchecked) check(w);
     take_ended(w);
     return true;
+}
+
+bool world_step(world *w) {
+    bool ran = run_step(w);
+    if (!w->options.tiered) return ran;
+    quire_kv_set_idle(w->kv, !ran);
+    bool moved = qr_scheduler_poll(w->scheduler, world_now(w));
+    return ran || moved || (!qr_scheduler_idle(w->scheduler) && wait_for_tiers(w));
+}
+
+void world_rest(world *w, uint64_t us) {
+    uint64_t end_us = world_now(w) + us;
+    quire_kv_set_idle(w->kv, true);
+    while (world_now(w) < end_us) {
+        qr_scheduler_poll(w->scheduler, world_now(w));
+        qr_backend_sim_advance(w->backend, 20);
+    }
 }
 
 void world_drain(world *w, uint64_t max_steps) {
@@ -189,6 +266,12 @@ void world_drain(world *w, uint64_t max_steps) {
 quire_engine_stats world_stats(const world *w) {
     quire_engine_stats stats;
     qr_scheduler_get_stats(w->scheduler, &stats);
+    return stats;
+}
+
+quire_kv_tiers_stats world_tiers(const world *w) {
+    quire_kv_tiers_stats stats;
+    quire_kv_get_tiers_stats(w->kv, &stats);
     return stats;
 }
 
@@ -222,6 +305,7 @@ void world_solo(const world_options *options, const quire_request *request, worl
     o.cache_disabled = true;
     o.unchecked = true;
     o.steps_in_flight = 1;
+    o.tiered = false;
     world *w = world_create(&o, (uint32_t)request->id + 1);
     quire_request alone = *request;
     alone.timeout_us = 0;

@@ -1,13 +1,19 @@
 /* world.h - the scheduler, the KV manager and the simulated backend joined under a virtual clock, for tests.
  *
  * Every step checks the invariants of scheduler and KV manager. Every request's events are recorded and must keep their
- * order; world_solo runs one request alone in an empty house, which is what its answer must equal in any company. */
+ * order; world_solo runs one request alone in an empty house, which is what its answer must equal in any company.
+ *
+ * With `tiered` the words of the simulated backend lie in the KV manager's pool, whose blocks go to a host tier of a simulated
+ * device and to a store with a speed and failures, and come back: a wrong block that comes back changes the answer. Where
+ * nothing can run, time goes on to what is due next; that there is such a thing while requests are left is asserted. */
 #ifndef QR_TESTS_SIM_WORLD_H
 #define QR_TESTS_SIM_WORLD_H
 
+#include "base/device.h"
 #include "base/random.h"
 #include "runtime/engine/backend_sim.h"
 #include "runtime/engine/scheduler.h"
+#include "tests/support/fake_store.h"
 
 enum { WORLD_VOCABULARY = 97, WORLD_END_TOKEN = 3, WORLD_ANSWER_MAX = 512, WORLD_CHOICES = 4 };
 
@@ -17,6 +23,14 @@ typedef struct world_options {
     bool cache_disabled, unchecked;
     double fail_rate, bad_logits_rate;
     uint64_t fault_seed;
+    /* Lower tiers. Blocks are of at least 16 tokens then. */
+    bool tiered;
+    fake_store_config store; /* block_tokens and payload_bytes are filled in; record_max 0: no store */
+    fake_store_faults faults;
+    quire_kv_disk_write write;
+    uint32_t verify_every;
+    uint32_t host_blocks; /* 0: no host tier */
+    qr_device_sim_config device;
 } world_options;
 
 typedef struct world_choice {
@@ -43,9 +57,12 @@ typedef struct world {
     qr_backend *backend;
     qr_scheduler *scheduler;
     qr_scheduler_config config;
+    fake_store *store;     /* NULL: none */
     world_record *records; /* [record_count], by id */
     uint32_t record_count;
     uint64_t steps, jobs_freed;
+    uint64_t waits;    /* for the tiers, where nothing could run */
+    uint64_t alarm_us; /* no such wait goes on beyond this; 0: any may */
 } world;
 
 world_options world_defaults(void);
@@ -57,6 +74,9 @@ uint64_t world_now(const world *w);
 quire_status world_add(world *w, const quire_request *request);
 /* Plans and runs one step (or two in flight) to its end. False: nothing to run. */
 bool world_step(world *w);
+/* Lets the tiers work without requests, for so much virtual time. */
+void world_rest(world *w, uint64_t us);
+quire_kv_tiers_stats world_tiers(const world *w);
 /* Steps until nothing is left. Fails the test when that takes more than max_steps. */
 void world_drain(world *w, uint64_t max_steps);
 quire_engine_stats world_stats(const world *w);
