@@ -86,7 +86,14 @@ static void footer_get(qr_disk *disk, const qr_segment_file *file, qr_footer *fo
     qr_segment_file_scan(&writer->io, file, writer->record, disk->sizes.record_bytes, writer->scratch_bytes, footer, &damaged);
 }
 
-static quire_status clean_closed(qr_disk *disk, const clean_plan *plan) {
+/* Every record that memory knows of: a slot that could not be read when the footer was made must not be left out for ever. */
+static bool footer_covers(const qr_disk *disk, const clean_plan *plan, const qr_footer *footer) {
+    for (uint32_t slot = 0; slot < plan->header.shape.slot_count; slot++)
+        if (disk->writer.wanted[slot] && !qr_footer_has(footer, slot)) return false;
+    return true;
+}
+
+static quire_status clean_closed(qr_disk *disk, const clean_plan *plan, bool *sealed) {
     qr_disk_writer *writer = &disk->writer;
     qr_segment_file file;
     qr_footer footer;
@@ -95,20 +102,23 @@ static quire_status clean_closed(qr_disk *disk, const clean_plan *plan) {
     footer_get(disk, &file, &footer);
     footer.used_slots = plan->used_slots;
     status = clean_slots(disk, plan, &file, &footer);
-    if (status == QUIRE_OK) status = qr_segment_file_seal(&writer->io, &file, &footer, NULL);
+    *sealed = status == QUIRE_OK && footer_covers(disk, plan, &footer);
+    if (*sealed) status = qr_segment_file_seal(&writer->io, &file, &footer, NULL);
+    else if (status == QUIRE_OK) status = qr_disk_io_sync(&writer->io, file.fd, NULL);
+    *sealed &= status == QUIRE_OK;
     qr_segment_file_close(&writer->io, &file);
     return status;
 }
 
 static bool clean_segment(qr_disk *disk, const clean_plan *plan) {
-    bool open = plan->segment == disk->writer.segment;
-    quire_status status = open ? clean_open(disk, plan) : clean_closed(disk, plan);
+    bool open = plan->segment == disk->writer.segment, sealed = false;
+    quire_status status = open ? clean_open(disk, plan) : clean_closed(disk, plan, &sealed);
     pthread_mutex_lock(&disk->lock);
     qr_disk_segment *segment = &disk->segments[plan->segment];
     if (status == QUIRE_OK && segment->state == QR_SEGMENT_OURS) {
         qr_disk_segment_erased(disk, segment, plan->erase_count);
-        if (!open) segment->unsealed = false;
     } else segment->dirty |= plan->dirty;
+    segment->unsealed = open ? !disk->writer.sealed : !sealed;
     pthread_mutex_unlock(&disk->lock);
     return status == QUIRE_OK;
 }

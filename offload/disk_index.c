@@ -194,6 +194,13 @@ static void note_slots(qr_disk *disk, const found_segment *found) {
     segment->dirty = !found->sealed || segment->used_slots < segment->shape.slot_count;
 }
 
+/* It cannot be opened now: nobody may take it for an empty one. */
+static void leave_alone(qr_disk *disk, found_segment *found) {
+    found->kind = FOUND_UNREADABLE;
+    disk->segments[found->index].state = QR_SEGMENT_FOREIGN;
+    disk->stats.foreign_segment_count++;
+}
+
 static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *window) {
     qr_segment_file file;
     qr_region scratch = {disk->writer.scratch_bytes, 0};
@@ -205,8 +212,9 @@ static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *w
         kept = load_footer(disk, found, &file, scratch.base, window);
         qr_segment_file_close(&disk->writer.io, &file);
     }
-    if (ours) note_slots(disk, found);
-    else qr_region_free(&scratch);
+    if (!ours) qr_region_free(&scratch);
+    else if (found->footer.bytes) note_slots(disk, found);
+    else leave_alone(disk, found);
     return kept;
 }
 

@@ -14,25 +14,33 @@ uint32_t qr_host_arena_slots(uint64_t budget_bytes, size_t slot_bytes) {
     return count < QR_HOST_SLOT_NONE ? (uint32_t)count : QR_HOST_SLOT_NONE - 1;
 }
 
-static quire_status arena_take(qr_host_arena *arena, uint64_t budget_bytes, uint64_t size_bytes, quire_error *error) {
-    uint64_t available = qr_memory_available_bytes();
-    if (size_bytes > SIZE_MAX || (available > 0 && size_bytes > available))
-        return qr_fail(error, QUIRE_NO_MEMORY, "host_bytes", QR_NO_OFFSET,
-                       "the host tier needs %llu bytes of its budget of %llu, and %llu can be had (the lower of what the "
-                       "machine has available and what the cgroup leaves)",
-                       (unsigned long long)size_bytes, (unsigned long long)budget_bytes, (unsigned long long)available);
-    return qr_region_alloc((size_t)size_bytes, &arena->region, error);
+/* Slots, and the stack of free ones behind them. */
+static uint64_t arena_bytes(uint32_t slot_count, size_t slot_bytes) {
+    return (uint64_t)slot_count * (slot_bytes + sizeof(qr_host_slot));
+}
+
+quire_status qr_host_arena_check(uint64_t budget_bytes, size_t slot_bytes, quire_error *error) {
+    uint32_t count = qr_host_arena_slots(budget_bytes, slot_bytes);
+    uint64_t size_bytes = arena_bytes(count, slot_bytes), available = qr_memory_available_bytes();
+    if (count == 0)
+        return qr_fail(error, QUIRE_INVALID, "host_bytes", QR_NO_OFFSET, "%llu bytes hold no block, which takes %zu",
+                       (unsigned long long)budget_bytes, slot_bytes);
+    if (size_bytes <= SIZE_MAX && (available == 0 || size_bytes <= available)) return QUIRE_OK;
+    return qr_fail(
+        error, QUIRE_NO_MEMORY, "host_bytes", QR_NO_OFFSET,
+        "a budget of %llu bytes cannot be met: %llu can be had (the lower of what the machine has available and what "
+        "the cgroup leaves)",
+        (unsigned long long)budget_bytes, (unsigned long long)available);
 }
 
 quire_status qr_host_arena_init(qr_host_arena *arena, qr_device *device, uint64_t budget_bytes, size_t slot_bytes,
                                 quire_error *error) {
     uint32_t count = qr_host_arena_slots(budget_bytes, slot_bytes);
     *arena = (qr_host_arena){0};
-    if (count == 0)
-        return qr_fail(error, QUIRE_INVALID, "host_bytes", QR_NO_OFFSET, "%llu bytes hold no block, which takes %zu",
-                       (unsigned long long)budget_bytes, slot_bytes);
+    quire_status status = qr_host_arena_check(budget_bytes, slot_bytes, error);
+    if (status != QUIRE_OK) return status;
     uint64_t slots_bytes = (uint64_t)count * slot_bytes;
-    quire_status status = arena_take(arena, budget_bytes, slots_bytes + (uint64_t)count * sizeof(qr_host_slot), error);
+    status = qr_region_alloc((size_t)arena_bytes(count, slot_bytes), &arena->region, error);
     if (status == QUIRE_OK) status = device->ops->host_register(device, arena->region.base, (size_t)slots_bytes, error);
     if (status != QUIRE_OK) {
         qr_region_free(&arena->region);

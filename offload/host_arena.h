@@ -22,6 +22,8 @@ typedef struct qr_host_arena {
 
 /* Slots that fit into a budget. */
 uint32_t qr_host_arena_slots(uint64_t budget_bytes, size_t slot_bytes);
+/* The budget holds a slot at least, and can be had now. INVALID, NO_MEMORY: with the numbers. */
+QUIRE_MUST_CHECK quire_status qr_host_arena_check(uint64_t budget_bytes, size_t slot_bytes, quire_error *error);
 /* Takes and registers everything now. Errors: NO_MEMORY with the numbers (budget, what is available, what a cgroup leaves). */
 QUIRE_MUST_CHECK quire_status qr_host_arena_init(qr_host_arena *arena, qr_device *device, uint64_t budget_bytes,
                                                  size_t slot_bytes, quire_error *error);
