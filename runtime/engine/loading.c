@@ -4,8 +4,8 @@
  * from the back of the stored run; the front is prefilled like any prompt, in the choice's turn, up to where the two should
  * meet: a step that computed what is about to arrive would only hold the answer up. So what was spent when a load does not keep
  * its word is the time of the front, which is computed. A load that is overdue is met wherever it is. At what is on its way the
- * choice waits for no longer than computing it would take, and in all for no longer than twice the estimate; then it computes
- * the rest, from where its front stands.
+ * choice waits for no longer than computing it would take, and in all for no longer than twice the estimate (or a few
+ * milliseconds); then it computes the rest, from where its front stands.
  *
  *   tokens:  [ attached | computed ->    |   on their way    | <- loaded     | never stored ... ]
  *                       computed         front_tokens                        end of the run
@@ -87,6 +87,10 @@ static uint32_t meeting_block(const quire_kv_load *load, double compute_us) {
 
 /* ---- begin ---- */
 
+/* Nothing is given up sooner: so long the wake-up of a thread may take on a busy machine, and it says nothing about the disk.
+ */
+static const uint64_t patience_us = 10000;
+
 static uint64_t after(uint64_t now_us, uint64_t span_us) {
     return span_us < UINT64_MAX - now_us ? now_us + span_us : UINT64_MAX;
 }
@@ -106,7 +110,7 @@ static void load_began(qr_scheduler *s, qr_choice *c, const quire_kv_load *load,
     c->meet_tokens = meeting_block(load, compute_us) * s->block_tokens;
     c->load_tokens = load->end_block * s->block_tokens;
     c->load_due_us = after(now_us, estimate_us);
-    c->load_end_us = after(now_us, 2 * estimate_us);
+    c->load_end_us = after(now_us, 2 * estimate_us > patience_us ? 2 * estimate_us : patience_us);
     c->load_wait_us = UINT64_MAX;
     if (c->job->first_row_us == 0) c->job->first_row_us = now_us;
     quire_kv_load_get_state(s->kv, c->seq, &state);

@@ -1,11 +1,14 @@
 /* engine stress: the real thread on the simulated backend. An owner submits, cancels, stops choices, forgets, checks and now
  * and then stops polling; two more threads read the statistics. Every request must get exactly one DONE, and destroying in the
- * middle of everything must neither hang nor lose memory. Run under ThreadSanitizer and AddressSanitizer. */
+ * middle of everything must neither hang nor lose memory. Once more with a cache on disk, whose threads write, read and wake
+ * the engine meanwhile, and which the next engine finds again. Run under ThreadSanitizer and AddressSanitizer. */
+#include <ftw.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "runtime/engine/backend_sim.h"
@@ -20,7 +23,8 @@ static void require(bool ok, const char *what) {
     abort();
 }
 
-static qr_engine_parts make_parts(engine_client *client, uint32_t in_flight) {
+/* folder: of the disk tier; NULL: none. */
+static qr_engine_parts make_parts(engine_client *client, uint32_t in_flight, const char *folder) {
     static const quire_token end_tokens[1] = {3};
     quire_kv_config kv = {.block_tokens = BLOCK_TOKENS,
                           .group_count = 1,
@@ -44,8 +48,6 @@ static qr_engine_parts make_parts(engine_client *client, uint32_t in_flight) {
                          .fault_seed = in_flight};
     qr_engine_parts parts = {
         .block_tokens = BLOCK_TOKENS, .wake = engine_client_wake, .wake_context = client, .cpu_path = "sim"};
-    require(quire_kv_create(&kv, &parts.kv, NULL) == QUIRE_OK, "KV manager");
-    require(qr_backend_sim_create(&sim, &parts.backend) == QUIRE_OK, "backend");
     parts.scheduler = (qr_scheduler_config){.context_tokens = CONTEXT,
                                             .max_sequences = SEQUENCES,
                                             .max_waiting = WAITING,
@@ -54,6 +56,20 @@ static qr_engine_parts make_parts(engine_client *client, uint32_t in_flight) {
                                             .end_tokens = end_tokens,
                                             .end_token_count = 1,
                                             .limits = sim.limits};
+    if (folder) {
+        require(qr_engine_inbox_create(&parts.scheduler, &parts.inbox) == QUIRE_OK, "inbox");
+        kv.storage = QUIRE_KV_STORAGE_HOST;
+        kv.tiers = (quire_kv_tiers){.disk_path = folder,
+                                    .disk_max_bytes = 8 << 20,
+                                    .verify_every = 16,
+                                    .wake = qr_engine_wake_inbox,
+                                    .wake_context = parts.inbox};
+    }
+    quire_error error;
+    quire_status status = quire_kv_create(&kv, &parts.kv, &error);
+    require(status == QUIRE_OK, status == QUIRE_OK ? "" : error.text);
+    if (folder) sim.memory = quire_kv_pool_base(parts.kv, 0, &sim.block_stride);
+    require(qr_backend_sim_create(&sim, &parts.backend) == QUIRE_OK, "backend");
     return parts;
 }
 
@@ -65,14 +81,16 @@ typedef struct reader {
 
 static void *read_stats(void *argument) {
     reader *r = argument;
-    uint64_t tokens = 0;
+    uint64_t tokens = 0, flushes = 0;
     for (; !atomic_load(&r->over); r->reads++) {
         quire_engine_stats stats;
         quire_engine_get_stats(r->engine, &stats);
         require(stats.kv.block_free + stats.kv.block_cached + stats.kv.block_used == stats.kv.block_total, "a torn snapshot");
         require(stats.generated_tokens_total >= tokens, "a counter fell");
         require(stats.running <= SEQUENCES && stats.waiting <= WAITING, "impossible counts");
+        require(stats.flushes_total >= flushes && stats.loading <= SEQUENCES, "impossible tiers");
         tokens = stats.generated_tokens_total;
+        flushes = stats.flushes_total;
         nanosleep(&(struct timespec){0, 20000}, NULL);
     }
     return NULL;
@@ -107,6 +125,8 @@ static void disturb(engine_client *client, qr_random *r, uint64_t next) {
     case 5:
         if (qr_random_below(r, 4) == 0) require(quire_engine_check(client->engine, NULL) == QUIRE_OK, "check");
         break;
+    case 7: quire_engine_flush(client->engine); break;
+    case 8: quire_engine_stop_flush(client->engine); break;
     case 6: nanosleep(&(struct timespec){0, 2000000}, NULL); break; /* a slow client */
     default: break;
     }
@@ -124,13 +144,13 @@ static void submit_all(engine_client *client, qr_random *r, uint64_t count) {
     }
 }
 
-static void run(uint32_t in_flight, uint64_t count, bool leave_early) {
+static void run(uint32_t in_flight, uint64_t count, bool leave_early, const char *folder) {
     engine_client client;
     reader readers[READERS];
     pthread_t threads[READERS];
     qr_random r = {in_flight * 100 + count};
     engine_client_init(&client, (uint32_t)count);
-    qr_engine_parts parts = make_parts(&client, in_flight);
+    qr_engine_parts parts = make_parts(&client, in_flight, folder);
     require(qr_engine_start(&parts, &client.engine, NULL) == QUIRE_OK, "start");
     for (int i = 0; i < READERS; i++) {
         readers[i] = (reader){.engine = client.engine};
@@ -154,7 +174,7 @@ static void run_deaf(bool leave_early) {
     quire_token prompt[128];
     uint64_t id = 0;
     engine_client_init(&client, DEAF);
-    qr_engine_parts parts = make_parts(&client, 2);
+    qr_engine_parts parts = make_parts(&client, 2, NULL);
     require(qr_engine_start(&parts, &client.engine, NULL) == QUIRE_OK, "start");
     for (int tries = 0; tries < 400 && id < DEAF; tries++) {
         quire_request request = make_request(&r, id, prompt);
@@ -172,12 +192,30 @@ static void run_deaf(bool leave_early) {
     engine_client_deinit(&client);
 }
 
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk) {
+    (void)status, (void)kind, (void)walk;
+    return remove(path);
+}
+
+/* Again and again over one folder, left in the middle or at the end. */
+static void run_with_disk(uint64_t count) {
+    char folder[] = "/tmp/quire-stress-engine-XXXXXX";
+    require(mkdtemp(folder) != NULL, "a folder");
+    for (uint32_t in_flight = 1; in_flight <= 2; in_flight++) {
+        run(in_flight, count, false, folder);
+        for (uint64_t early = 1; early < 60; early += 7) run(in_flight, early, true, folder);
+        run(in_flight, count / 2, false, folder);
+    }
+    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(int argc, char **argv) {
     uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : 600;
     for (uint32_t in_flight = 1; in_flight <= 2; in_flight++) {
-        run(in_flight, count, false);
-        for (uint64_t early = 1; early < 40; early += 3) run(in_flight, early, true);
+        run(in_flight, count, false, NULL);
+        for (uint64_t early = 1; early < 40; early += 3) run(in_flight, early, true, NULL);
     }
+    run_with_disk(count);
     run_deaf(false);
     run_deaf(true);
     return 0;
