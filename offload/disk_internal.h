@@ -83,7 +83,14 @@ typedef struct qr_disk_member {
 } qr_disk_member;
 
 /* One per read buffer. */
-typedef enum qr_disk_get_state { QR_GET_FREE, QR_GET_STAGED, QR_GET_QUEUED, QR_GET_READING, QR_GET_DONE, QR_GET_LENT } qr_disk_get_state;
+typedef enum qr_disk_get_state {
+    QR_GET_FREE,
+    QR_GET_STAGED,
+    QR_GET_QUEUED,
+    QR_GET_READING,
+    QR_GET_DONE,
+    QR_GET_LENT
+} qr_disk_get_state;
 
 typedef struct qr_disk_get {
     qr_list link;
