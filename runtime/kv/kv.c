@@ -91,6 +91,8 @@ static quire_status kv_create(kv_making *making, quire_kv **kv, quire_error *err
     quire_status status = kv_check_making(making, error);
     if (status != QUIRE_OK) return status;
     kv_size_tiers(making);
+    status = qr_kv_tiers_budget_check(making->config, &making->sizes, error);
+    if (status != QUIRE_OK) return status;
     quire_kv *made = kv_make_object(making, error);
     if (!made) return QUIRE_NO_MEMORY;
     status = kv_fill(made, making, error);

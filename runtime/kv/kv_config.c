@@ -124,6 +124,7 @@ uint64_t quire_kv_memory_bytes(const quire_kv_config *config) {
     if (qr_kv_config_check(config, NULL) != QUIRE_OK || qr_kv_tiers_config_check(config, false, NULL) != QUIRE_OK) return 0;
     if (!qr_kv_pool_bytes(config, &pool_bytes) || !qr_kv_tiers_bytes(config, &tiers_bytes)) return 0;
     kv_tier_sizes sizes = qr_kv_tier_sizes(config);
+    if (sizes.slot_count + (uint64_t)sizes.record_max > 0 && !qr_kv_tiers_can_be_numbered(config, &sizes)) return 0;
     qr_kv_lay_out(config, &sizes, &arena);
     if (arena.failed || !qr_add_u64(pool_bytes, arena.used_bytes, &sum)) return 0;
     return qr_add_u64(sum, tiers_bytes, &sum) ? sum : 0;

@@ -52,6 +52,22 @@ kv_tier_sizes qr_kv_tier_sizes(const quire_kv_config *config) {
     return sizes;
 }
 
+bool qr_kv_tiers_can_be_numbered(const quire_kv_config *config, const kv_tier_sizes *sizes) {
+    uint64_t nodes = (uint64_t)config->block_count * (1 + QR_TREE_GHOSTS_PER_BLOCK) + sizes->slot_count + sizes->record_max;
+    return nodes + config->max_namespaces + QR_NAMESPACES_DEFAULT_DISK < UINT32_C(1) << 31;
+}
+
+quire_status qr_kv_tiers_budget_check(const quire_kv_config *config, const kv_tier_sizes *sizes, quire_error *error) {
+    if (!tiers_wanted(config)) return QUIRE_OK;
+    if (config->tiers.host_bytes > 0) {
+        quire_status status = qr_host_arena_check(config->tiers.host_bytes, (size_t)qr_kv_payload_bytes(config), error);
+        if (status != QUIRE_OK) return status;
+    }
+    if (qr_kv_tiers_can_be_numbered(config, sizes)) return QUIRE_OK;
+    return qr_fail(error, QUIRE_INVALID, "tiers", QR_NO_OFFSET, "%u blocks, %u in host memory and %u on disk are too many",
+                   config->block_count, sizes->slot_count, sizes->record_max);
+}
+
 /* Bytes of every part: the order in which they lie is part of what a record must agree with. */
 static uint64_t tiers_layout_fingerprint(const quire_kv *kv) {
     const quire_kv_config *config = &kv->config;
@@ -101,7 +117,7 @@ void qr_kv_tiers_lay_out(quire_kv *kv, const kv_tier_sizes *sizes, qr_arena *are
     kv_tiers *tiers = &kv->tiers;
     uint32_t rows = kv->config.max_sequences, nodes = kv->tree.store.root_count + kv->tree.store.node_count;
     tiers->sizes = *sizes;
-    tiers->present = sizes->slot_count > 0 || sizes->record_max > 0;
+    tiers->present = tiers_wanted(&kv->config) || sizes->record_max > 0;
     if (!tiers->present) return;
     tiers->row_capacity = (uint32_t)qr_div_up(kv->token_capacity, kv->config.block_tokens);
     tiers->slots = qr_arena_take(arena, sizes->slot_count, sizeof *tiers->slots);

@@ -44,6 +44,7 @@ enum {
     KV_WRITES_PER_FLUSH_POLL = 32,
     KV_AHEAD_SHARE = 16,        /* policy evict: writing begins when less than this share of the pool is free */
     KV_WRITES_AT_EVICTION = 32, /* a victim and what must be written before it */
+    KV_CALM_US = 10 * 1000000,  /* so that a disk that cannot keep up is not written to again and again */
     KV_LOOKS_PER_POLL = 64,     /* unsaved nodes that are looked at and not written */
     KV_VERIFY_JOBS = 8,         /* blocks compared at once */
     KV_VERIFY_WAITING = 4096    /* and waiting for it; what does not fit is not verified */
@@ -208,6 +209,7 @@ typedef struct kv_tiers {
     bool more;           /* the last poll stopped before it was done */
     bool changed;        /* since the last poll */
     bool space_short;    /* as of the last poll */
+    uint64_t calm_us;    /* a record was lost or not written: until then only what has its parent's record is written */
     uint32_t erasing;    /* the same */
     uint32_t verify_turn;
     uint32_t gone_record; /* the store has let go of it already, while copies are released */
@@ -227,6 +229,10 @@ typedef struct kv_tiers {
 
 /* What is wrong with the tiers of a config. device_is_host: its memory cannot have a host tier. */
 QUIRE_MUST_CHECK quire_status qr_kv_tiers_config_check(const quire_kv_config *config, bool device_is_host, quire_error *error);
+bool qr_kv_tiers_can_be_numbered(const quire_kv_config *config, const kv_tier_sizes *sizes);
+/* What is asked for can be had: before anything is laid out for it. */
+QUIRE_MUST_CHECK quire_status qr_kv_tiers_budget_check(const quire_kv_config *config, const kv_tier_sizes *sizes,
+                                                       quire_error *error);
 uint64_t qr_kv_payload_bytes(const quire_kv_config *config);
 /* By the config alone, for plans; a store that is there already says its own maximum. */
 kv_tier_sizes qr_kv_tier_sizes(const quire_kv_config *config);

@@ -149,17 +149,25 @@ void qr_kv_record_lost(quire_kv *kv, const qr_store_event *event) {
     QR_ASSERT(event->record < kv->tiers.sizes.record_max);
     if (kv->tiers.records[event->record] == KV_RECORD_NONE) return;
     QR_ASSERT(qr_tree_record(&kv->tree, event->owner) == event->record);
+    kv->tiers.calm_us = qr_kv_now_us(kv) + KV_CALM_US;
     qr_kv_lose(kv, event->owner, QR_GHOST_EVICTED, true, event->record);
 }
 
 /* ---- while there is time ---- */
 
-/* Writes the head of the list. False: nothing more can be done now. */
-static bool writes_next(quire_kv *kv, uint32_t *budget, bool admission) {
+/* What it hangs on was lost or could not be written a moment ago: all of that again for one block more would not end. */
+static bool write_is_calm(quire_kv *kv, qr_node_id node) {
+    if (qr_kv_now_us(kv) >= kv->tiers.calm_us || qr_tree_topmost_unsaved(&kv->tree, node) == node) return true;
+    quire_kv_count_refusal(kv, QUIRE_KV_REFUSED_PARENT, 1);
+    return false;
+}
+
+/* Writes the head of the list. False: nothing more can be done now. A flush asks for everything. */
+static bool writes_next(quire_kv *kv, uint32_t *budget, bool flush) {
     qr_node_id node = qr_tree_first_unsaved(&kv->tree);
     uint32_t written = 0;
     kv_write_result result = KV_WRITE_REFUSED;
-    if (!admission || write_admits(kv, node)) result = qr_kv_write(kv, node, *budget, &written);
+    if (flush || (write_is_calm(kv, node) && write_admits(kv, node))) result = qr_kv_write(kv, node, *budget, &written);
     *budget -= written;
     if (result == KV_WRITE_REFUSED) qr_tree_unlist_unsaved(&kv->tree, node);
     return result != KV_WRITE_BUSY;
@@ -168,7 +176,7 @@ static bool writes_next(quire_kv *kv, uint32_t *budget, bool admission) {
 static void writes_of_complete(quire_kv *kv, uint32_t budget) {
     for (uint32_t looks = 0; budget > 0 && kv->tree.unsaved_count > 0; looks++) {
         if (looks == KV_LOOKS_PER_POLL) budget = 0;
-        else if (!writes_next(kv, &budget, true)) return;
+        else if (!writes_next(kv, &budget, false)) return;
     }
     kv->tiers.more |= kv->tree.unsaved_count > 0;
 }
@@ -248,7 +256,7 @@ static void flush_resident(quire_kv *kv, uint32_t *budget) {
     kv_flush *flush = &kv->tiers.flush;
     while (*budget > 0 && (flush->resident_left = flush_resident_left(kv)) > 0) {
         uint32_t before = kv->tree.unsaved_count;
-        if (!writes_next(kv, budget, false)) return;
+        if (!writes_next(kv, budget, true)) return;
         flush->resident_left -= before - kv->tree.unsaved_count;
     }
     if (flush->resident_left == 0) flush->stage = KV_FLUSH_HOST;

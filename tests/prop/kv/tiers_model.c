@@ -125,10 +125,10 @@ static void reserve(tiers_model *m, tiers_sequence *s) {
 static void load(tiers_model *m, tiers_sequence *s) {
     quire_kv_load_state state;
     quire_kv_load plan;
-    quire_kv_load_get_state(m->kv, s->id, &state);
     guard_enter(m);
     quire_status status = quire_kv_load_plan(m->kv, s->id, s->tokens, s->count, s->count - 1, &plan);
     if (status == QUIRE_OK && pick(m, 8) == 0) quire_kv_poll(m->kv); /* what was planned may be gone */
+    quire_kv_load_get_state(m->kv, s->id, &state);
     if (status == QUIRE_OK) status = quire_kv_load_begin(m->kv, s->id, s->tokens, &plan, quire_kv_verify_next(m->kv));
     guard_leave(m);
     MUST(m, status == QUIRE_OK || status == QUIRE_INVALID);

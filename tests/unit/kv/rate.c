@@ -1,0 +1,76 @@
+/* How fast a tier is taken to be. */
+#include "runtime/kv/rate.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+enum { SECOND = 1000000 };
+
+static bool near(double a, double b) { return fabs(a - b) < 0.01 * fabs(b); }
+
+Test(kv_rate, the_prior_until_something_is_measured) {
+    qr_rate rate = {.prior = 500e6};
+    cr_assert(near(qr_rate_estimate(&rate, SECOND), 500e6));
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 4096, SECOND); /* in no time: nothing is learnt */
+    cr_assert(rate.bytes_per_second == 0.0 && near(qr_rate_estimate(&rate, SECOND), 500e6));
+}
+
+Test(kv_rate, transfers_at_the_same_time_share_it) {
+    qr_rate rate = {.prior = 500e6};
+    for (int i = 0; i < 4; i++) qr_rate_begin(&rate, SECOND);
+    for (int i = 0; i < 4; i++) qr_rate_end(&rate, 1000000, SECOND + 10000);
+    cr_assert(rate.under_way == 0 && rate.bytes_per_second > 0);
+    qr_rate_begin(&rate, 2 * SECOND);
+    qr_rate_begin(&rate, 2 * SECOND);
+    for (int i = 1; i <= 100; i++) { /* two at a time, one ends and one begins every 10 ms */
+        qr_rate_end(&rate, 1000000, 2 * SECOND + (uint64_t)i * 10000);
+        qr_rate_begin(&rate, 2 * SECOND + (uint64_t)i * 10000);
+    }
+    cr_assert(near(qr_rate_estimate(&rate, 3 * SECOND), 100e6));
+}
+
+Test(kv_rate, idle_time_does_not_count) {
+    qr_rate rate = {.prior = 500e6};
+    for (uint64_t i = 1; i < 20; i++) {
+        qr_rate_begin(&rate, i * SECOND);
+        qr_rate_end(&rate, 2000000, i * SECOND + 10000);
+    }
+    cr_assert(near(rate.bytes_per_second, 200e6));
+}
+
+Test(kv_rate, a_measurement_loses_weight_with_age) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 50000, SECOND + 10000);
+    cr_assert(near(qr_rate_estimate(&rate, SECOND + 10000), 5e6));
+    cr_assert(near(qr_rate_estimate(&rate, SECOND + 10000 + QR_RATE_HALF_LIFE_US), 50e6));
+    cr_assert(near(qr_rate_estimate(&rate, UINT64_C(3600) * SECOND), 500e6));
+}
+
+Test(kv_rate, giving_up_without_a_byte_is_a_measurement) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_give_up(&rate, 1000, SECOND);
+    cr_assert_eq(rate.bytes_per_second, 0.0); /* nothing was under way */
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_give_up(&rate, 100000, 2 * SECOND);
+    cr_assert(near(rate.bytes_per_second, 100e3));
+    cr_assert_eq(qr_rate_time_us(100e3, 50000), 500000);
+    cr_assert_lt(qr_rate_time_us(1e-300, UINT64_MAX), UINT64_MAX);
+}
+
+/* A disk of 100 MB/s behind rounds that see its reads late: nothing for 8 ms, then 1 MB within 2 ms. */
+Test(kv_rate, gusts_do_not_count_more_than_the_waits_between_them) {
+    qr_rate rate = {.prior = 500e6};
+    uint64_t now = SECOND;
+    for (int i = 0; i < 3; i++) qr_rate_begin(&rate, now);
+    for (int i = 0; i < 100; i++) {
+        now += 8000;
+        qr_rate_end(&rate, 100000, now);
+        qr_rate_begin(&rate, now);
+        now += 2000;
+        qr_rate_end(&rate, 900000, now);
+        qr_rate_begin(&rate, now);
+    }
+    cr_assert(near(qr_rate_estimate(&rate, now), 100e6), "%.0f", qr_rate_estimate(&rate, now));
+}

@@ -1,0 +1,156 @@
+/* Where a victim's bytes go, and what waits for them. */
+#include <criterion/criterion.h>
+
+#include "tests/unit/kv/tiers_rig.h"
+
+enum { PROMPT = 10 * RIG_BLOCK, POOL = 16 * RIG_BLOCK };
+
+static quire_token prompt[POOL], other[POOL];
+
+static tiers_rig rig_open_sim(uint32_t host_slots, bool store, uint32_t delay) {
+    tiers_rig rig = tiers_rig_make();
+    rig.no_store = !store;
+    rig.host_slots = host_slots;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 9, .delay_polls_max = delay};
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_EVICT;
+    rig.store.write_buffers = 16;
+    rig_count_up(prompt, POOL, 1);
+    rig_count_up(other, POOL, 1000);
+    tiers_rig_open(&rig);
+    return rig;
+}
+
+static quire_kv_tier_stats host_stats(const tiers_rig *rig) { return tiers_rig_stats(rig).tiers[QUIRE_KV_TIER_HOST]; }
+
+Test(kv_spill, blocks_become_free_when_their_copies_are_done) {
+    tiers_rig rig = rig_open_sim(16, false, 30);
+    quire_seq_id seq;
+    tiers_rig_run(&rig, 0, prompt, POOL);
+    cr_assert_eq(quire_kv_seq_open(rig.kv, 0, &seq), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_reserve(rig.kv, seq, PROMPT), QUIRE_NO_BLOCKS);
+    cr_assert(quire_kv_busy(rig.kv) && quire_kv_poll_after_us(rig.kv) == 0);
+    cr_assert_eq(rig_stats(rig.kv).block_cached, 6); /* as many as are needed, and no more for asking twice */
+    cr_assert_eq(quire_kv_seq_reserve(rig.kv, seq, PROMPT), QUIRE_NO_BLOCKS);
+    cr_assert_eq(rig_stats(rig.kv).block_cached, 6);
+    tiers_rig_settle(&rig);
+    cr_assert_not(quire_kv_busy(rig.kv));
+    cr_assert_eq(quire_kv_seq_reserve(rig.kv, seq, PROMPT), QUIRE_OK);
+    cr_assert(host_stats(&rig).block_count == 10 && host_stats(&rig).stored_blocks_total == 10);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, POOL).stored_tokens, PROMPT);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, more_than_can_ever_be_had_evicts_nothing) {
+    tiers_rig rig = rig_open_sim(16, false, 4);
+    quire_seq_id a, b;
+    tiers_rig_start(&rig, 0, prompt, PROMPT, &a);
+    tiers_rig_run(&rig, 0, other, 4 * RIG_BLOCK);
+    cr_assert_eq(quire_kv_seq_open(rig.kv, 0, &b), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_reserve(rig.kv, b, 7 * RIG_BLOCK), QUIRE_NO_BLOCKS);
+    cr_assert(!quire_kv_busy(rig.kv) && rig_stats(rig.kv).block_cached == 4);
+    rig_close(rig.kv, a);
+    rig_close(rig.kv, b);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, a_tail_is_left_out_while_blocks_are_leaving) {
+    tiers_rig rig = rig_open_sim(16, false, 1000);
+    quire_kv_match match;
+    quire_seq_id seq;
+    tiers_rig_run(&rig, 0, prompt, POOL);
+    cr_assert_eq(quire_kv_seq_open(rig.kv, 0, &seq), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_attach(rig.kv, seq, prompt, 3 * RIG_BLOCK + 5, 3 * RIG_BLOCK + 5, &match), QUIRE_OK);
+    cr_assert(match.token_count == 3 * RIG_BLOCK && match.tail_tokens == 0 && quire_kv_busy(rig.kv));
+    rig_close(rig.kv, seq);
+    for (int i = 0; i < 2000; i++) tiers_rig_round(&rig);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, a_copy_on_write_waits_for_a_block) {
+    tiers_rig rig = rig_open_sim(16, false, 30);
+    quire_seq_id seq, fork;
+    tiers_rig_run(&rig, 0, other, PROMPT);
+    tiers_rig_start(&rig, 0, prompt, 5 * RIG_BLOCK + 3, &seq);
+    cr_assert_eq(quire_kv_seq_fork(rig.kv, seq, &fork), QUIRE_OK);
+    quire_status status = QUIRE_NO_BLOCKS;
+    for (int i = 0; i < 200 && status != QUIRE_OK; i++) {
+        status = quire_kv_seq_reserve(rig.kv, fork, 5 * RIG_BLOCK + 4);
+        cr_assert(status == QUIRE_OK || (status == QUIRE_NO_BLOCKS && quire_kv_busy(rig.kv)));
+        tiers_rig_round(&rig);
+    }
+    cr_assert_eq(status, QUIRE_OK);
+    tiers_rig_compute(&rig, fork, prompt, 5 * RIG_BLOCK + 3, 5 * RIG_BLOCK + 4);
+    tiers_rig_check_bytes(&rig, fork);
+    tiers_rig_check_bytes(&rig, seq);
+    rig_close(rig.kv, seq);
+    rig_close(rig.kv, fork);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, what_host_memory_has_no_room_for_goes_to_disk) {
+    tiers_rig rig = rig_open_sim(4, true, 3);
+    quire_seq_id seq;
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    for (uint32_t i = 0; i < 10; i++) {
+        quire_kv_evict(rig.kv, 1);
+        tiers_rig_settle(&rig);
+    }
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
+    cr_assert(host_stats(&rig).block_count == 4 && host_stats(&rig).evicted_blocks_total == 6);
+    quire_kv_load load = tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+    cr_assert(load.host_blocks == 4 && load.disk_blocks == 6);
+    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), PROMPT);
+    quire_kv_load_state state = tiers_rig_state(&rig, seq);
+    cr_assert(state.host_tokens == 4 * RIG_BLOCK && state.disk_tokens == 6 * RIG_BLOCK);
+    /* Host memory is for what the pool does not have; a record stays. */
+    cr_assert(host_stats(&rig).block_count == 0 && fake_store_record_count(rig.fake) >= 6);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, without_a_disk_the_worst_of_host_memory_is_lost) {
+    tiers_rig rig = rig_open_sim(4, false, 3);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    for (uint32_t i = 0; i < 10; i++) {
+        quire_kv_evict(rig.kv, 1);
+        tiers_rig_settle(&rig);
+    }
+    quire_kv_match match = rig_match(rig.kv, 0, prompt, PROMPT);
+    cr_assert(match.stored_tokens == 4 * RIG_BLOCK && match.miss == QUIRE_KV_MISS_EVICTED);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, host_memory_of_a_device_whose_copies_are_done_at_once) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    rig.no_store = true;
+    rig.host_slots = 16;
+    rig_count_up(prompt, POOL, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, POOL);
+    quire_kv_evict(rig.kv, 16);
+    cr_assert(rig_stats(rig.kv).block_free == 16 && !quire_kv_busy(rig.kv));
+    tiers_rig_load(&rig, 0, prompt, POOL, false, &seq);
+    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, POOL, 0), POOL);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, a_lost_device_loses_blocks_and_nothing_else) {
+    tiers_rig rig = tiers_rig_make();
+    rig.host_slots = 16;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 9, .delay_polls_max = 2, .copies_max = 8};
+    rig_count_up(prompt, POOL, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    for (int i = 0; i < 50; i++) tiers_rig_round(&rig);
+    quire_kv_evict(rig.kv, 16);
+    for (int i = 0; i < 50; i++) tiers_rig_round(&rig);
+    quire_kv_flush_begin(rig.kv);
+    cr_assert_eq(quire_kv_flush_left(rig.kv), 0);
+    quire_kv_destroy(rig.kv);
+    fake_store_destroy(rig.fake);
+}

@@ -1,0 +1,216 @@
+/* The lower tiers as a whole: what they need, what they cost, and the real store below. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/kv/tiers_rig.h"
+
+enum { PROMPT = 10 * RIG_BLOCK };
+
+static quire_token prompt[PROMPT];
+
+/* ---- errors ---- */
+
+static quire_status create(const quire_kv_config *config, const qr_kv_parts *parts, quire_error *error) {
+    quire_kv *kv;
+    quire_status status = qr_kv_create_from(config, parts, &kv, error);
+    cr_assert_eq(status == QUIRE_OK, kv != NULL);
+    quire_kv_destroy(kv);
+    return status;
+}
+
+Test(kv_tiers, host_memory_below_host_memory_is_refused) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    config.tiers.host_bytes = 1 << 20;
+    cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_INVALID);
+    cr_assert(strstr(error.text, "larger pool"));
+    cr_assert_eq(create(&config, &(qr_kv_parts){.host_tier = true}, &error), QUIRE_OK);
+}
+
+Test(kv_tiers, a_host_budget_that_cannot_be_met_is_refused_with_the_numbers) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    config.tiers.host_bytes = 100;
+    cr_assert_eq(create(&config, &(qr_kv_parts){.host_tier = true}, &error), QUIRE_INVALID);
+    cr_assert(strstr(error.text, "100") && strstr(error.text, "4096"));
+    config.tiers.host_bytes = UINT64_C(1) << 42;
+    cr_assert_eq(create(&config, &(qr_kv_parts){.host_tier = true}, &error), QUIRE_NO_MEMORY);
+    cr_assert(strstr(error.text, "4398046511104"), "%s", error.text);
+}
+
+Test(kv_tiers, a_store_of_other_payloads_is_refused_and_closed) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    fake_store_config store = {.payload_bytes = 8192, .block_tokens = RIG_BLOCK, .record_max = 4};
+    fake_store *fake = fake_store_create(&store);
+    cr_assert_eq(create(&config, &(qr_kv_parts){.store = fake_store_open(fake)}, &error), QUIRE_INVALID);
+    config.block_count = 0;
+    cr_assert_eq(create(&config, &(qr_kv_parts){.store = fake_store_open(fake)}, &error), QUIRE_INVALID);
+    fake_store_destroy(fake); /* closed both times */
+}
+
+Test(kv_tiers, without_storage_or_a_cache_there_are_none) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    config.tiers.disk_path = "/nonexistent/quire";
+    config.storage = QUIRE_KV_STORAGE_NONE;
+    cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_INVALID);
+    config.cache_disabled = true;
+    cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_OK);
+}
+
+Test(kv_tiers, a_manager_without_tiers_answers_all_the_same) {
+    quire_kv_config config = rig_config();
+    quire_kv *kv = rig_create(&config);
+    quire_kv_load load;
+    quire_kv_load_state state;
+    quire_seq_id seq;
+    rig_count_up(prompt, PROMPT, 1);
+    rig_start(kv, 0, prompt, 20, 20, &seq);
+    cr_assert(!quire_kv_poll(kv) && !quire_kv_busy(kv) && quire_kv_poll_after_us(kv) == UINT64_MAX);
+    cr_assert_eq(quire_kv_load_plan(kv, seq, prompt, 20, 20, &load), QUIRE_OK);
+    cr_assert_eq(load.begin_block, load.end_block);
+    quire_kv_load_get_state(kv, seq, &state);
+    cr_assert(!state.active && state.front_tokens == 32);
+    cr_assert_eq(quire_kv_load_take(kv, seq), 0);
+    quire_kv_load_abandon(kv, seq);
+    quire_kv_flush_begin(kv);
+    cr_assert(quire_kv_flush_left(kv) == 0 && quire_kv_erasing(kv) == 0 && !quire_kv_verify_next(kv));
+    rig_close(kv, seq);
+    rig_destroy(kv);
+}
+
+/* ---- the real store ---- */
+
+static char folder[64];
+
+static quire_kv_config disk_config(void) {
+    quire_kv_config config = rig_config();
+    config.block_count = 16;
+    config.groups[0].layer_count = 2;
+    config.tiers.disk_path = folder;
+    config.tiers.disk_max_bytes = 4 << 20;
+    config.tiers.disk_floor_bytes = 1;
+    return config;
+}
+
+static void make_folder(void) {
+    snprintf(folder, sizeof folder, "/tmp/quire-kv-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    rig_count_up(prompt, PROMPT, 1);
+}
+
+static void remove_folder(void) {
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static tiers_rig disk_rig(const quire_kv_config *config) {
+    tiers_rig rig = {.config = *config, .no_store = true, .now_us = 1000000};
+    rig.kv = rig_create(config);
+    return rig;
+}
+
+/* Threads of the store do it: as long as it takes, a minute at most. */
+static void wait_for(tiers_rig *rig, bool (*done)(const tiers_rig *rig)) {
+    for (int i = 0; i < 60000 && !done(rig); i++) {
+        tiers_rig_round(rig);
+        usleep(1000);
+    }
+    cr_assert(done(rig));
+}
+
+/* And the manager has heard of it. */
+static bool all_is_written(const tiers_rig *rig) {
+    return tiers_rig_stats(rig).tiers[QUIRE_KV_TIER_DISK].stored_blocks_total == 10;
+}
+static bool flushed(const tiers_rig *rig) { return quire_kv_flush_left(rig->kv) == 0; }
+
+static void load_all(tiers_rig *rig) {
+    quire_seq_id seq;
+    uint32_t taken = 0;
+    tiers_rig_load(rig, 0, prompt, PROMPT, false, &seq);
+    for (int i = 0; i < 60000 && tiers_rig_state(rig, seq).active; i++) {
+        tiers_rig_round(rig);
+        taken += quire_kv_load_take(rig->kv, seq);
+        usleep(100);
+    }
+    cr_assert_eq(taken, PROMPT);
+    tiers_rig_check_bytes(rig, seq);
+    rig_close(rig->kv, seq);
+}
+
+Test(kv_tiers, a_folder_on_disk_outlives_the_manager) {
+    make_folder();
+    quire_kv_config config = disk_config();
+    tiers_rig rig = disk_rig(&config);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    wait_for(&rig, all_is_written);
+    quire_kv_evict(rig.kv, 100);
+    load_all(&rig);
+    quire_kv_flush_begin(rig.kv);
+    wait_for(&rig, flushed);
+    rig_destroy(rig.kv);
+    rig = disk_rig(&config);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
+    cr_assert_eq(tiers_rig_stats(&rig).index_records, 10);
+    load_all(&rig);
+    rig_destroy(rig.kv);
+    remove_folder();
+}
+
+Test(kv_tiers, another_layout_model_or_arithmetic_is_a_miss_and_is_left_alone) {
+    make_folder();
+    quire_kv_config config = disk_config(), changed[3] = {config, config, config};
+    tiers_rig rig = disk_rig(&config);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    wait_for(&rig, all_is_written);
+    rig_destroy(rig.kv);
+    changed[0].tiers.weights_fingerprint = 1;
+    changed[1].tiers.numerics_fingerprint = 1;
+    changed[2].groups[0].key_type = changed[2].groups[0].value_type = QUIRE_KV_F16; /* as large, padded */
+    for (int i = 0; i < 3; i++) {
+        rig = disk_rig(&changed[i]);
+        quire_kv_match match = rig_match(rig.kv, 0, prompt, PROMPT);
+        cr_assert(match.stored_tokens == 0 && match.miss == QUIRE_KV_MISS_FINGERPRINT);
+        rig_destroy(rig.kv);
+    }
+    rig = disk_rig(&config);
+    load_all(&rig);
+    rig_destroy(rig.kv);
+    remove_folder();
+}
+
+Test(kv_tiers, a_folder_in_use_is_refused) {
+    make_folder();
+    quire_kv_config config = disk_config();
+    quire_kv *kv = rig_create(&config);
+    quire_error error;
+    cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_BUSY);
+    cr_assert(strstr(error.source, folder) || strstr(error.text, folder));
+    rig_destroy(kv);
+    config.tiers.disk_max_bytes = 4096;
+    cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_INVALID);
+    remove_folder();
+}
+
+/* ---- what it costs ---- */
+
+Test(kv_tiers, everything_that_is_taken_is_counted_before) {
+    make_folder();
+    quire_kv_config config = disk_config(), without = config;
+    without.tiers = (quire_kv_tiers){0};
+    uint64_t plain = quire_kv_memory_bytes(&without), disk = quire_kv_memory_bytes(&config);
+    config.tiers.host_bytes = 1 << 20;
+    uint64_t both = quire_kv_memory_bytes(&config);
+    cr_assert(disk > plain + (1 << 16) && both > disk + (1 << 19) && both < disk + (1 << 21));
+    quire_kv *kv;
+    cr_assert_eq(qr_kv_create_from(&config, &(qr_kv_parts){.host_tier = true}, &kv, NULL), QUIRE_OK);
+    cr_assert_lt(rig_stats(kv).bookkeeping_bytes + rig_stats(kv).pool_bytes, both);
+    rig_destroy(kv);
+    remove_folder();
+}

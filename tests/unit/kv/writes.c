@@ -1,0 +1,253 @@
+/* When records are written, and when they are not. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "offload/record.h"
+#include "tests/unit/kv/tiers_rig.h"
+
+enum { PROMPT = 10 * RIG_BLOCK };
+
+static quire_token prompt[PROMPT], other[PROMPT];
+
+static tiers_rig rig_open_with(quire_kv_disk_write policy) {
+    tiers_rig rig = tiers_rig_make();
+    rig.config.tiers.disk_write = policy;
+    rig_count_up(prompt, PROMPT, 1);
+    rig_count_up(other, PROMPT, 1000);
+    tiers_rig_open(&rig);
+    return rig;
+}
+
+static uint64_t refused(const tiers_rig *rig, quire_kv_refusal refusal) {
+    return tiers_rig_stats(rig).refused_blocks_total[refusal];
+}
+
+Test(kv_writes, complete_blocks_are_written_a_few_in_each_round) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    qr_record_id record;
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_round(&rig);
+    cr_assert_eq(quire_kv_poll_after_us(rig.kv), 0);
+    tiers_rig_round(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 4);
+    for (uint32_t depth = 1; depth <= 4; depth++) /* parents first */
+        cr_assert(fake_store_find(rig.fake, prompt + (depth - 1) * RIG_BLOCK, depth, &record));
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 10);
+    cr_assert_eq(quire_kv_poll_after_us(rig.kv), UINT64_MAX);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_full_disk_is_not_asked_again_and_again) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NO_SPACE;
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(refused(&rig, QUIRE_KV_REFUSED_NO_SPACE), 10);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(refused(&rig, QUIRE_KV_REFUSED_NO_SPACE), 10);
+    /* There is space again: what is evicted is written, its beginning first, and so is what is new. */
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NONE;
+    quire_kv_evict(rig.kv, 10);
+    tiers_rig_run(&rig, 0, other, RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    cr_assert_gt(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, 0);
+    cr_assert(fake_store_find(rig.fake, other, 1, &(qr_record_id){0}));
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, while_space_is_short_only_what_was_used_twice_is_written) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    fake_store_faults_of(rig.fake)->space_short = true;
+    tiers_rig_round(&rig);
+    tiers_rig_run(&rig, 0, prompt, 3 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    cr_assert(fake_store_record_count(rig.fake) == 0 && refused(&rig, QUIRE_KV_REFUSED_ONE_TOUCH) == 3);
+    tiers_rig_run(&rig, 0, prompt, 2 * RIG_BLOCK);
+    quire_kv_evict(rig.kv, 3);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 2);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, 3 * RIG_BLOCK).stored_tokens, 2 * RIG_BLOCK);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_failed_write_leaves_the_block_where_it_is) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    fake_store_faults_of(rig.fake)->put_fail_percent = 100;
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_settle(&rig);
+    cr_assert(fake_store_record_count(rig.fake) == 0 && rig_match(rig.kv, 0, prompt, PROMPT).token_count == PROMPT);
+    uint64_t errors = tiers_rig_stats(&rig).tiers[QUIRE_KV_TIER_DISK].error_total;
+    tiers_rig_settle(&rig);
+    cr_assert_eq(tiers_rig_stats(&rig).tiers[QUIRE_KV_TIER_DISK].error_total, errors); /* no storm */
+    fake_store_faults_of(rig.fake)->put_fail_percent = 0;
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 10);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_block_evicted_while_its_write_fails_is_gone_with_what_hangs_on_it) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    fake_store_hold(rig.fake, true);
+    fake_store_faults_of(rig.fake)->put_fail_percent = 100;
+    tiers_rig_run(&rig, 0, prompt, 4 * RIG_BLOCK);
+    tiers_rig_round(&rig);
+    quire_kv_evict(rig.kv, 4);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, 0); /* being written is not there yet */
+    fake_store_hold(rig.fake, false);
+    tiers_rig_settle(&rig);
+    quire_kv_match match = rig_match(rig.kv, 0, prompt, PROMPT);
+    cr_assert(match.stored_tokens == 0 && match.miss == QUIRE_KV_MISS_EVICTED);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, at_eviction_a_victim_and_all_that_comes_before_it) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    tiers_rig_run(&rig, 0, prompt, 6 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 0);
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 1);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 6);
+    quire_kv_match match = rig_match(rig.kv, 0, prompt, 6 * RIG_BLOCK);
+    cr_assert(match.token_count == 5 * RIG_BLOCK && match.stored_tokens == RIG_BLOCK && match.miss == QUIRE_KV_MISS_NONE);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, at_eviction_without_a_buffer_the_block_is_lost_and_counted) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    fake_store_hold(rig.fake, true);
+    quire_kv_evict(rig.kv, 1); /* eight buffers, ten blocks */
+    cr_assert_eq(refused(&rig, QUIRE_KV_REFUSED_BUSY), 1);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).miss, QUIRE_KV_MISS_EVICTED);
+    fake_store_hold(rig.fake, false);
+    tiers_rig_settle(&rig);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, before_memory_is_needed_writing_begins) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    quire_token longest[16 * RIG_BLOCK];
+    rig_count_up(longest, 16 * RIG_BLOCK, 5);
+    tiers_rig_run(&rig, 0, longest, 16 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    cr_assert_gt(fake_store_record_count(rig.fake), 0);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, in_idle_time_what_somebody_came_back_to) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    tiers_rig_run(&rig, 0, other, 3 * RIG_BLOCK);
+    tiers_rig_run(&rig, 0, prompt, 4 * RIG_BLOCK);
+    tiers_rig_run(&rig, 0, prompt, 4 * RIG_BLOCK);
+    quire_kv_set_idle(rig.kv, true);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 4);
+    cr_assert_eq(quire_kv_poll_after_us(rig.kv), UINT64_MAX);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, switched_off_nothing_is_written_and_what_is_there_is_read) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    quire_seq_id seq;
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_settle(&rig);
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_OFF;
+    tiers_rig_restart(&rig);
+    tiers_rig_run(&rig, 0, other, 3 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert(fake_store_record_count(rig.fake) == 10 && quire_kv_flush_left(rig.kv) == 0);
+    tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), PROMPT);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_key_that_no_record_can_hold_is_refused) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    static unsigned char key[QR_RECORD_KEY_MAX + 1];
+    quire_namespace_id ns;
+    memset(key, 7, sizeof key);
+    cr_assert_eq(quire_kv_namespace_open(rig.kv, key, sizeof key, &ns), QUIRE_OK);
+    tiers_rig_run(&rig, ns, prompt, 2 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    cr_assert(refused(&rig, QUIRE_KV_REFUSED_KEY) == 2 && fake_store_record_count(rig.fake) == 0);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_flush_counts_down_and_a_restart_finds_all_of_it) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_run(&rig, 0, other, 4 * RIG_BLOCK);
+    quire_kv_flush_begin(rig.kv);
+    uint32_t left = quire_kv_flush_left(rig.kv);
+    cr_assert_eq(left, 15); /* and the seal */
+    for (int rounds = 0; left > 0; rounds++) {
+        cr_assert_lt(rounds, 100);
+        tiers_rig_round(&rig);
+        cr_assert_leq(quire_kv_flush_left(rig.kv), left);
+        left = quire_kv_flush_left(rig.kv);
+    }
+    fake_store_kill(rig.fake);
+    tiers_rig_restart(&rig);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
+    cr_assert_eq(rig_match(rig.kv, 0, other, 4 * RIG_BLOCK).stored_tokens, 4 * RIG_BLOCK);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, a_flush_into_nothing_ends_too) {
+    static const qr_store_refusal refusals[] = {QR_STORE_NO_SPACE, QR_STORE_BUDGET, QR_STORE_BROKEN, QR_STORE_READ_ONLY};
+    for (int i = 0; i < 4; i++) {
+        tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+        tiers_rig_run(&rig, 0, prompt, PROMPT);
+        fake_store_faults_of(rig.fake)->refuse = refusals[i];
+        quire_kv_flush_begin(rig.kv);
+        tiers_rig_settle(&rig);
+        cr_assert_eq(quire_kv_flush_left(rig.kv), 0);
+        uint64_t sum = 0;
+        for (int r = 0; r < QUIRE_KV_REFUSED_COUNT; r++) sum += refused(&rig, (quire_kv_refusal)r);
+        cr_assert_eq(sum, 10);
+        tiers_rig_close(&rig);
+    }
+}
+
+Test(kv_writes, a_flush_reaches_what_only_host_memory_has) {
+    tiers_rig rig = tiers_rig_make();
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_EVICT;
+    rig.host_slots = 12;
+    rig.device_sim = true;
+    rig.device.delay_polls_max = 3;
+    rig_count_up(prompt, PROMPT, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    quire_kv_evict(rig.kv, 5);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 0);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, 5 * RIG_BLOCK);
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert(quire_kv_flush_left(rig.kv) == 0 && fake_store_record_count(rig.fake) == 10);
+    tiers_rig_restart(&rig);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_writes, forgetting_takes_records_along_and_erases_them) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_COMPLETE);
+    quire_namespace_id ns;
+    cr_assert_eq(quire_kv_namespace_open(rig.kv, "who", 3, &ns), QUIRE_OK);
+    tiers_rig_run(&rig, ns, prompt, PROMPT);
+    tiers_rig_run(&rig, 0, other, 2 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    quire_kv_forget_namespace(rig.kv, ns, true);
+    cr_assert(fake_store_record_count(rig.fake) == 2 && fake_store_erased(rig.fake) == 10);
+    cr_assert_eq(quire_kv_erasing(rig.kv), 0);
+    quire_kv_forget_all(rig.kv, false);
+    cr_assert(fake_store_record_count(rig.fake) == 0 && fake_store_erased(rig.fake) == 10);
+    cr_assert_eq(rig_match(rig.kv, ns, prompt, PROMPT).stored_tokens, 0);
+    tiers_rig_close(&rig);
+}
