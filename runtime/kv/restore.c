@@ -16,11 +16,12 @@ static quire_namespace_id restore_namespace(quire_kv *kv, const qr_record_info *
     return qr_namespaces_add(&kv->namespaces, id, info->namespace_key, info->namespace_bytes) ? id : KV_INDEX_NONE;
 }
 
-/* Only says why a lookup of a first block misses, so it never takes the place of a namespace. */
+/* Only says why a lookup of a first block misses. Our own records are told first, so it takes no place from their
+ * namespaces, and its own gives way like any that nobody uses. */
 static void restore_foreign(quire_kv *kv, const qr_record_info *info) {
-    quire_namespace_id ns = qr_namespaces_find(&kv->namespaces, info->namespace_key, info->namespace_bytes);
-    if (info->depth != 1 || ns == KV_INDEX_NONE || kv->tree.ghost_count >= kv->config.block_count) return;
-    qr_tree_insert_ghost(&kv->tree, ns, info->tokens, 1, QR_GHOST_FOREIGN);
+    if (info->depth != 1 || kv->tree.ghost_count >= kv->config.block_count) return;
+    quire_namespace_id ns = restore_namespace(kv, info);
+    if (ns != KV_INDEX_NONE) qr_tree_insert_ghost(&kv->tree, ns, info->tokens, 1, QR_GHOST_FOREIGN);
 }
 
 static uint32_t restore_found(void *context, const qr_record_info *info, qr_record_id record, uint32_t parent_owner,
