@@ -8,12 +8,9 @@
 
 #include <quire/types.h>
 
-/* X(head_dim). Sanitized test builds hold a power of two, an odd one, and the long one whose queries and folds lie elsewhere;
- * the seeded faults hold one: compile time. */
-#if defined(QR_CUDA_ONE_SHAPE)
-#define QR_CUDA_HEAD_DIMS(X) X(64)
-#elif defined(QR_CUDA_FEW_SHAPES)
-#define QR_CUDA_HEAD_DIMS(X) X(64) X(80) X(256)
+/* X(head_dim). Sanitized test builds hold a power of two and an odd one only: compile time. */
+#ifdef QR_CUDA_FEW_SHAPES
+#define QR_CUDA_HEAD_DIMS(X) X(64) X(80)
 #else
 #define QR_CUDA_HEAD_DIMS(X) X(64) X(80) X(96) X(128) X(256)
 #endif

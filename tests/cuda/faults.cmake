@@ -54,10 +54,10 @@ foreach(mode IN LISTS QR_EMU_MODES)
   list(APPEND builds "${build}")
 endforeach()
 list(JOIN builds ",\n  " builds)
-qr_fault_json(compile -D_GNU_SOURCE -DQR_CUDA_ONE_SHAPE=1 -ffp-contract=off -fno-omit-frame-pointer -w -I${PROJECT_SOURCE_DIR}
+qr_fault_json(compile -D_GNU_SOURCE -DQR_CUDA_FEW_SHAPES=1 -ffp-contract=off -fno-omit-frame-pointer -w -I${PROJECT_SOURCE_DIR}
   -I${PROJECT_SOURCE_DIR}/include -I${CMAKE_CURRENT_SOURCE_DIR}/emulator/include)
 qr_fault_json(nvcc ${QUIRE_NVCC})
-qr_fault_json(nvcc_flags ${QR_NVCC_FLAGS} -DQR_CUDA_ONE_SHAPE=1 -w -gencode arch=compute_90a,code=compute_90a)
+qr_fault_json(nvcc_flags ${QR_NVCC_FLAGS} -DQR_CUDA_FEW_SHAPES=1 -w -gencode arch=compute_90a,code=compute_90a)
 file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/faults.json CONTENT "{\"root\": \"${PROJECT_SOURCE_DIR}\",
   \"cc\": \"${CMAKE_C_COMPILER}\", \"cxx\": \"${CMAKE_CXX_COMPILER}\", \"compile\": ${compile},
   \"nvcc\": ${nvcc}, \"nvcc_flags\": ${nvcc_flags},
