@@ -117,7 +117,10 @@ static bool clean_segment(qr_disk *disk, const clean_plan *plan) {
     qr_disk_segment *segment = &disk->segments[plan->segment];
     if (status == QUIRE_OK && segment->state == QR_SEGMENT_OURS) {
         qr_disk_segment_erased(disk, segment, plan->erase_count);
-    } else segment->dirty |= plan->dirty;
+    } else {
+        segment->dirty |= plan->dirty;
+        segment->sync_failed = true;
+    }
     segment->unsealed = open ? !disk->writer.sealed : !sealed;
     pthread_mutex_unlock(&disk->lock);
     return status == QUIRE_OK;

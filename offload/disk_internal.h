@@ -71,8 +71,9 @@ typedef struct qr_disk_segment {
     uint32_t read_count;  /* reads under way */
     uint32_t erase_count; /* records dropped with erase whose bytes are still there */
     uint8_t state;
-    bool dirty;    /* has bytes of records that are gone */
-    bool unsealed; /* no valid footer lies in its file, or none that lasts */
+    bool dirty;       /* has bytes of records that are gone */
+    bool sync_failed; /* once: a later sync that succeeds does not bring back what was dropped then */
+    bool unsealed;    /* no valid footer lies in its file, or none that lasts */
 } qr_disk_segment;
 
 /* A record of a segment that goes. */

@@ -218,8 +218,13 @@ static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *la
         carried++;
     }
     qr_segment_file_close(&writer->io, &file);
-    if (carried && writer->segment != QR_SEGMENT_NONE)
-        *lasting = qr_disk_io_sync(&writer->io, writer->file.fd, NULL) == QUIRE_OK;
+    if (carried && writer->segment != QR_SEGMENT_NONE) {
+        bool synced = qr_disk_io_sync(&writer->io, writer->file.fd, NULL) == QUIRE_OK;
+        pthread_mutex_lock(&disk->lock);
+        disk->segments[writer->segment].sync_failed |= !synced;
+        *lasting = !disk->segments[writer->segment].sync_failed;
+        pthread_mutex_unlock(&disk->lock);
+    }
     return carried;
 }
 

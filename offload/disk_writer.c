@@ -45,9 +45,10 @@ static qr_disk_segment segment_copy(qr_disk *disk, uint32_t index) {
     return copy;
 }
 
-static void segment_set_unsealed(qr_disk *disk, uint32_t index, bool unsealed) {
+static void segment_set_unsealed(qr_disk *disk, uint32_t index, bool unsealed, bool failed) {
     pthread_mutex_lock(&disk->lock);
     disk->segments[index].unsealed = unsealed;
+    disk->segments[index].sync_failed |= failed;
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -56,7 +57,7 @@ quire_status qr_disk_writer_seal(qr_disk *disk) {
     if (writer->segment == QR_SEGMENT_NONE || writer->sealed) return QUIRE_OK;
     quire_status status = qr_segment_file_seal(&writer->io, &writer->file, &writer->footer, NULL);
     writer->sealed = status == QUIRE_OK;
-    segment_set_unsealed(disk, writer->segment, !writer->sealed);
+    segment_set_unsealed(disk, writer->segment, !writer->sealed, !writer->sealed);
     return status;
 }
 
@@ -79,7 +80,7 @@ static quire_status segment_begin(qr_disk *disk) {
     qr_footer_begin(&writer->footer, writer->footer_bytes, &header);
     writer->segment = index;
     writer->sealed = false;
-    segment_set_unsealed(disk, index, true);
+    segment_set_unsealed(disk, index, true, false);
     qr_disk_reclaim_ahead(disk);
     return writer->segment == QR_SEGMENT_NONE ? QUIRE_IO : QUIRE_OK;
 }
@@ -95,7 +96,7 @@ quire_status qr_disk_writer_ready(qr_disk *disk) {
     if (writer->segment == QR_SEGMENT_NONE) return segment_begin(disk);
     if (!writer->sealed) return QUIRE_OK;
     quire_status status = qr_segment_file_unseal(&writer->io, &writer->file, writer->page, false, NULL);
-    segment_set_unsealed(disk, writer->segment, true);
+    segment_set_unsealed(disk, writer->segment, true, false);
     writer->sealed = false;
     if (status != QUIRE_OK) qr_disk_writer_leave(disk);
     return status;
@@ -298,11 +299,15 @@ static void write_puts(qr_disk *disk) {
 
 /* ---- seals ---- */
 
-static bool any_unsealed(qr_disk *disk) {
+/* failed: also those that are sealed now, but whose bytes a sync has failed for. */
+static bool any_unsealed(qr_disk *disk, bool failed) {
     bool any = false;
     pthread_mutex_lock(&disk->lock);
-    for (uint32_t i = 0; i < disk->sizes.segment_max; i++)
-        any |= disk->segments[i].state == QR_SEGMENT_OURS && disk->segments[i].unsealed && disk->segments[i].live_count;
+    for (uint32_t i = 0; i < disk->sizes.segment_max; i++) {
+        const qr_disk_segment *segment = &disk->segments[i];
+        bool counts = segment->state == QR_SEGMENT_OURS && segment->live_count;
+        any |= counts && (segment->unsealed || (failed && segment->sync_failed));
+    }
     pthread_mutex_unlock(&disk->lock);
     return any;
 }
@@ -310,8 +315,8 @@ static bool any_unsealed(qr_disk *disk) {
 /* The open segment, and those that could not be sealed when they were left. */
 static void seal_all(qr_disk *disk, uint32_t asked) {
     quire_status status = qr_disk_writer_seal(disk);
-    if (any_unsealed(disk)) qr_disk_clean(disk, true);
-    if (status == QUIRE_OK && any_unsealed(disk)) status = QUIRE_IO;
+    if (any_unsealed(disk, false)) qr_disk_clean(disk, true);
+    if (status == QUIRE_OK && any_unsealed(disk, true)) status = QUIRE_IO;
     pthread_mutex_lock(&disk->lock);
     disk->seals_waiting -= asked;
     disk->seals_done += asked;
