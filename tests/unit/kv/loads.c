@@ -241,7 +241,8 @@ Test(kv_loads, a_load_that_was_given_up_for_slowness_teaches_it) {
     quire_kv_load_abandon(rig.kv, seq);
     fake_store_hold(rig.fake, false);
     cr_assert_eq(quire_kv_load_plan(rig.kv, seq, prompt, PROMPT, PROMPT, &load), QUIRE_OK);
-    cr_assert_gt(load.estimate_us, 10 * before_us);
+    cr_assert_gt(load.estimate_us, 10 * before_us, "%llu, %llu before", (unsigned long long)load.estimate_us,
+                 (unsigned long long)before_us);
     tiers_rig_settle(&rig);
     rig.now_us += UINT64_C(3600) * 1000000; /* and time lets it be tried again */
     tiers_rig_round(&rig);
