@@ -16,7 +16,7 @@ from ask import cached, complete, proof
 from models import make_models
 from served import BIN, Daemon
 
-FAULTY = os.environ.get("QUIRE_FAULTY", str(pathlib.Path(BIN).parent / "bin/quire_faulty"))
+FAULTY = os.environ.get("QUIRE_FAULTY", str(pathlib.Path(BIN).with_name("quire_faulty")))
 BLOCK = 16
 POOL = ("--context", "1024", "--kv-blocks")
 
