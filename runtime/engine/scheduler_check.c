@@ -18,7 +18,7 @@ static quire_status check_choice(const qr_scheduler *s, const qr_choice *c, quir
     REQUIRE(c->state != QR_CHOICE_QUEUED || (!c->has_slot && c->in_flight == 0), "request %llu: queued and running", id);
     REQUIRE(c->state != QR_CHOICE_RUNNING || c->has_sequence, "request %llu: running without a sequence", id);
     REQUIRE(c->state != QR_CHOICE_EMBRYO || !c->job->forked, "request %llu: never forked", id);
-    REQUIRE(!c->loads || qr_choice_prefills(c), "request %llu: it loads and has nothing to prefill", id);
+    REQUIRE(!c->loads || c->state == QR_CHOICE_RUNNING, "request %llu: it loads and does not run", id);
     if (!c->has_sequence) return QUIRE_OK;
     quire_kv_seq_info info;
     REQUIRE(quire_kv_seq_get(s->kv, c->seq, &info) == QUIRE_OK, "request %llu: its sequence is gone", id);
