@@ -86,7 +86,7 @@ Test(engine_sizing, lower_tiers_are_counted_beside_the_pool) {
     cr_assert_eq(with.block_count, alone.block_count, "the pool keeps what it was given");
     cr_assert_gt(with.tiers_bytes, 1 << 20);
     cr_assert_eq(with.total_bytes, alone.total_bytes + with.tiers_bytes);
-    uint64_t memory = alone.total_bytes;
+    uint64_t memory = with.total_bytes;
     plain.kv_memory_bytes = tiered.kv_memory_bytes = 0;
     cr_assert_eq(qr_sizing_resolve(model, &plain, memory, &resolved, &alone, &error), QUIRE_OK, "%s", error.text);
     cr_assert_eq(qr_sizing_resolve(model, &tiered, memory, &resolved, &with, &error), QUIRE_OK, "%s", error.text);
