@@ -94,8 +94,8 @@ def run(options, emit, quiet):
     with servers.scratch(options) as folder:
         # Room for the conversation, the streams, and a prompt that takes nearly all of it.
         stream_blocks = options.streams * ((64 + options.background_tokens) // 16 + 1)
-        blocks = options.conversation_tokens // 16 + stream_blocks + 32
-        server = servers.Quire("quire", options, folder / "quire", "--disk-cache-max", "2G", disk=folder / "cache", pool_blocks=blocks)
+        blocks = options.conversation_tokens // 16 + stream_blocks + 128
+        server = servers.Quire("quire", options, folder / "quire", "--disk-cache-max", "20G", disk=folder / "cache", pool_blocks=blocks)
         with servers.running(server):
             server.token_bytes = server.ledger()["pool"]["bytes_per_token"]
             context = server.ledger()["sessions"]["context_tokens"]

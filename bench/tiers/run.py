@@ -34,7 +34,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benches", nargs="*", metavar="BENCH", help="default: all")
     parser.add_argument("--quire", default=str(ROOT / "build/release/quire"))
-    parser.add_argument("--quire-faulty", default=str(ROOT / "build/release/bin/quire_faulty"),
+    parser.add_argument("--quire-faulty", default=str(ROOT / "build/release/quire_faulty"),
                         help="the command with injected faults, a test executable")
     parser.add_argument("--llama-server", default=None, help="the peer; without it working_set has two sides")
     parser.add_argument("--model", default=os.environ.get("QUIRE_MODEL", f"{cache}/quire/models/SmolLM2-135M-Instruct.Q4_1.gguf"))

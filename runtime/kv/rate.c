@@ -5,18 +5,16 @@
 
 #include "base/assertion.h"
 
-/* Weight of a new sample: an outlier fades after about ten. */
-static const double rate_sample_weight = 0.25;
-
 static void rate_restart(qr_rate *rate, uint64_t now_us) {
     rate->since_us = now_us;
     rate->sample_bytes = 0;
 }
 
 static void rate_learn(qr_rate *rate, uint64_t bytes, uint64_t now_us) {
-    double sample = (double)bytes * 1e6 / (double)(now_us - rate->since_us);
-    bool first = rate->bytes_per_second == 0.0;
-    rate->bytes_per_second = first ? sample : rate->bytes_per_second + (sample - rate->bytes_per_second) * rate_sample_weight;
+    double spent_us = (double)(now_us - rate->since_us), kept = exp2(-spent_us / QR_RATE_MEMORY_US);
+    rate->bytes_seen = rate->bytes_seen * kept + (double)bytes;
+    rate->us_seen = rate->us_seen * kept + spent_us;
+    rate->bytes_per_second = rate->bytes_seen * 1e6 / rate->us_seen;
     rate->measured_us = now_us;
     rate_restart(rate, now_us);
 }

@@ -1,8 +1,9 @@
 /* rate.h - how fast a tier reads, learnt from what it did.
  *
  * Bytes that arrived divided by the time in which anything was under way, so overlapping transfers are not counted twice.
- * Samples join by an exponential average. Time is the manager's (quire_kv_set_time), so what is measured is what a load sees,
- * the rounds of its owner included.
+ * Bytes and time of samples are added up apart, and both fade: reads come back in gusts, and an average of the samples' speeds
+ * would count a short gust as much as the long wait before it (measured: 2 to 4 times the speed of the disk). Time is the
+ * manager's (quire_kv_set_time), so what is measured is what a load sees, the rounds of its owner included.
  *
  * An estimate falls back to a prior while nothing is measured, and a measurement loses weight with age: the geometric mean of
  * both, whose weight halves every QR_RATE_HALF_LIFE_US. So a disk that was slow once is tried again a few minutes later, and
@@ -18,14 +19,16 @@
 
 enum {
     QR_RATE_HALF_LIFE_US = 60 * 1000000,
-    QR_RATE_SAMPLE_US = 2000 /* a sample is at least so long: rounds are about a millisecond apart */
+    QR_RATE_MEMORY_US = 100000, /* of transfers under way: after so long a sample has half its weight */
+    QR_RATE_SAMPLE_US = 2000    /* a sample is at least so long: rounds are about a millisecond apart */
 };
 
 typedef struct qr_rate {
     double prior;            /* bytes per second before anything is known */
     double bytes_per_second; /* 0: nothing measured */
-    uint64_t measured_us;    /* when last */
-    uint64_t since_us;       /* begin of the sample under way */
+    double bytes_seen, us_seen;
+    uint64_t measured_us; /* when last */
+    uint64_t since_us;    /* begin of the sample under way */
     uint64_t sample_bytes;
     uint32_t under_way; /* transfers */
 } qr_rate;
