@@ -216,7 +216,7 @@ def test_r10_a_disk_that_fills_under_a_running_daemon(twin, cache, tmp_path):
 
 def test_r10_the_cap_holds_through_three_restarts(twin, cache, tmp_path):
     cap = 32 << 20
-    prompts = [prompt(seed, 1000) for seed in range(30)]
+    prompts = [prompt(seed, 1000) for seed in range(22)]
     expected = cold_proofs(twin, prompts, folder=tmp_path, max_tokens=2)
     largest = 0
     for start in range(4):
@@ -282,7 +282,7 @@ def rounds_of_eight(d, prompts, expected, rounds):
 def marked(seed):
     """A prompt with words of its own among words that all share."""
     word = f" <marker-{seed}-{seed * 7919 % 1000}>"
-    return "The same beginning for everyone. " + "".join(f"{i}{word}" for i in range(12))
+    return "The same beginning for everyone. " + "".join(f"{i}{word}" for i in range(8))
 
 
 @pytest.mark.parametrize("faults", [None, "slow=40M,delay=1000,seed=7", "host_tier,copy_delay=20,reorder,seed=7"])
