@@ -10,8 +10,16 @@ static void rate_restart(qr_rate *rate, uint64_t now_us) {
     rate->sample_bytes = 0;
 }
 
+/* A stall of the whole process (stopped, or without a processor) says little about the disk: one sample counts for so long at
+ * most, and a disk that has become slow is believed after a few. */
+static double rate_spent_us(const qr_rate *rate, uint64_t bytes, uint64_t now_us) {
+    double spent_us = (double)(now_us - rate->since_us);
+    if (rate->bytes_per_second == 0.0) return spent_us;
+    return fmin(spent_us, fmax(QR_RATE_MEMORY_US, QR_RATE_STALL * (double)bytes * 1e6 / rate->bytes_per_second));
+}
+
 static void rate_learn(qr_rate *rate, uint64_t bytes, uint64_t now_us) {
-    double spent_us = (double)(now_us - rate->since_us), kept = exp2(-spent_us / QR_RATE_MEMORY_US);
+    double spent_us = rate_spent_us(rate, bytes, now_us), kept = exp2(-spent_us / QR_RATE_MEMORY_US);
     rate->bytes_seen = rate->bytes_seen * kept + (double)bytes;
     rate->us_seen = rate->us_seen * kept + spent_us;
     rate->bytes_per_second = rate->bytes_seen * 1e6 / rate->us_seen;

@@ -20,6 +20,7 @@
 enum {
     QR_RATE_HALF_LIFE_US = 60 * 1000000,
     QR_RATE_MEMORY_US = 100000, /* of transfers under way: after so long a sample has half its weight */
+    QR_RATE_STALL = 8,          /* a sample past the memory counts as so many times slower than known at most */
     QR_RATE_SAMPLE_US = 2000    /* a sample is at least so long: rounds are about a millisecond apart */
 };
 

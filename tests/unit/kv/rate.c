@@ -74,3 +74,21 @@ Test(kv_rate, gusts_do_not_count_more_than_the_waits_between_them) {
     }
     cr_assert(near(qr_rate_estimate(&rate, now), 100e6), "%.0f", qr_rate_estimate(&rate, now));
 }
+
+/* The process was stopped for ten seconds with a read under way; then the disk is what it was. */
+Test(kv_rate, one_stall_is_not_a_slow_disk_and_many_are) {
+    qr_rate rate = {.prior = 500e6};
+    uint64_t now = SECOND;
+    for (int i = 0; i < 100; i++, now += 10000) {
+        qr_rate_begin(&rate, now);
+        qr_rate_end(&rate, 10000000, now + 10000);
+    }
+    qr_rate_begin(&rate, now);
+    qr_rate_end(&rate, 360000, now += 10 * SECOND);
+    cr_assert_gt(rate.bytes_per_second, 300e6, "%.0f", rate.bytes_per_second);
+    for (int i = 0; i < 10; i++) {
+        qr_rate_begin(&rate, now);
+        qr_rate_end(&rate, 360000, now += 10 * SECOND);
+    }
+    cr_assert_lt(rate.bytes_per_second, 5e6, "%.0f", rate.bytes_per_second);
+}
