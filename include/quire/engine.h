@@ -157,13 +157,14 @@ QUIRE_API void quire_engine_stop_flush(quire_engine *engine);
 typedef struct quire_engine_stats {
     quire_kv_stats kv;
     quire_kv_tiers_stats tiers;
-    uint64_t flushes_total;            /* flushes begun: with flush_left 0, all of them are done */
-    uint64_t forgets_total;            /* forgets carried out, in the order of the calls: with erasing 0, all of them are done */
-    uint32_t flush_left, erasing;      /* blocks still to be written by a flush; forgotten records still to be erased */
-    uint32_t loading;                  /* running requests that wait for blocks of a lower tier */
+    uint64_t flushes_total;       /* flushes begun: with flush_left 0, all of them are done */
+    uint64_t forgets_total;       /* forgets carried out, in the order of the calls: with erasing 0, all of them are done */
+    uint32_t flush_left, erasing; /* blocks still to be written by a flush; forgotten records still to be erased */
+    uint32_t loading;             /* running requests that wait for blocks of a lower tier */
     uint32_t running, waiting, paused; /* requests; paused = preempted */
     uint32_t context_tokens, block_tokens, max_sequences;
     uint64_t kv_bytes_per_token, weight_bytes, work_bytes; /* work: activations, plan, logits, mailboxes */
+    uint64_t total_bytes; /* all that was taken: weights, work, pool, bookkeeping, and what the lower tiers need in memory */
     uint64_t requests_total, requests_stop, requests_length, requests_cancelled, requests_failed, requests_timeout;
     uint64_t prompt_tokens_total, cached_tokens_total, generated_tokens_total, preemptions_total, steps_total;
     uint64_t saturated_total;

@@ -109,6 +109,7 @@ quire_status qr_engine_create_over(const quire_engine_config *config, const qr_k
     }
     layout.kv.tiers.host_bytes = host_bytes;
     describe(model, &resolved, &sizing, &parts);
+    parts.total_bytes = sizing.total_bytes + host_bytes;
     parts.scheduler = layout.scheduler;
     status = kv_make(model, &layout, lower, &parts, error);
     if (status == QUIRE_OK) status = qr_backend_cpu_create(model, &layout.backend, parts.kv, parts.pool, &parts.backend, error);

@@ -34,7 +34,7 @@ typedef struct qr_engine_parts {
     qr_scheduler_config scheduler;
     void (*wake)(void *context);
     void *wake_context;
-    uint64_t kv_bytes_per_token, weight_bytes, work_bytes; /* for the statistics */
+    uint64_t kv_bytes_per_token, weight_bytes, work_bytes, total_bytes; /* for the statistics */
     uint64_t (*saturated)(const qr_backend *backend);      /* may be NULL */
     const char *cpu_path;
     uint64_t numerics_fingerprint;

@@ -50,6 +50,7 @@ void qr_engine_publish(quire_engine *engine) {
     stats->kv_bytes_per_token = parts->kv_bytes_per_token;
     stats->weight_bytes = parts->weight_bytes;
     stats->work_bytes = parts->work_bytes;
+    stats->total_bytes = parts->total_bytes;
     stats->saturated_total = parts->saturated ? parts->saturated(parts->backend) : 0;
     qr_snapshot_write(engine->snapshot, stats);
 }

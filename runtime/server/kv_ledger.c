@@ -53,10 +53,18 @@ static void put_tier_open(qr_json *json, quire_kv_tier which, const quire_engine
     qr_json_put_uint(json, "errors", tier->error_total);
 }
 
+/* Buffers and index; its nodes are counted with the tree. */
+static uint64_t disk_memory_bytes(const quire_engine_stats *stats) {
+    uint64_t others = stats->weight_bytes + stats->work_bytes + stats->kv.pool_bytes + stats->kv.bookkeeping_bytes +
+                      stats->tiers.tiers[QUIRE_KV_TIER_HOST].total_bytes;
+    return stats->total_bytes > others ? stats->total_bytes - others : 0;
+}
+
 static void put_disk(qr_json *json, const quire_engine_stats *stats) {
     const quire_kv_tiers_stats *tiers = &stats->tiers;
     const quire_kv_tier_stats *disk = &tiers->tiers[QUIRE_KV_TIER_DISK];
     put_tier_open(json, QUIRE_KV_TIER_DISK, stats);
+    qr_json_put_uint(json, "memory_bytes", disk_memory_bytes(stats));
     qr_json_put_uint(json, "written_bytes", disk->written_bytes_total);
     qr_json_put_uint(json, "day_budget_bytes", disk->budget_bytes);
     qr_json_put_uint(json, "day_budget_left_bytes", disk->budget_left_bytes);
@@ -102,9 +110,7 @@ void qr_kv_ledger_handle(qr_task *task) {
     qr_json_close(&json, '}');
     put_disk(&json, &stats);
     put_sessions(&json, &stats);
-    qr_json_put_uint(&json, "total_bytes",
-                     stats.weight_bytes + stats.work_bytes + stats.kv.pool_bytes + stats.kv.bookkeeping_bytes +
-                         stats.tiers.tiers[QUIRE_KV_TIER_HOST].total_bytes);
+    qr_json_put_uint(&json, "total_bytes", stats.total_bytes);
     qr_json_close(&json, '}');
 }
 

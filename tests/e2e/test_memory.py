@@ -3,6 +3,7 @@
 import random
 import re
 
+import pytest
 from served import Daemon
 
 MIB = 1 << 20
@@ -26,12 +27,15 @@ def fill(d):
     assert d.http.post("/v1/completions", json=body).status_code == 200
 
 
-def test_a_filled_pool_takes_what_the_start_screen_says(tmp_path):
-    d = Daemon("--context", "1024", "--kv-memory", "64M", folder=str(tmp_path))
+@pytest.mark.parametrize("disk", (False, True))
+def test_a_filled_pool_takes_what_the_start_screen_says(tmp_path, disk):
+    tiers = ("--disk-cache", str(tmp_path / "cache"), "--disk-cache-max", "256M") if disk else ()
+    d = Daemon("--context", "1024", "--kv-memory", "64M", *tiers, folder=str(tmp_path))
     fill(d)
     planned, taken = d.kv()["total_bytes"], smaps(d.process.pid)
     screen = float(re.search(r"^  sum +([0-9.]+) MiB", d.output(), re.MULTILINE)[1])
     assert abs(screen * MIB - planned) < MIB
+    assert (d.kv()["disk"]["memory_bytes"] > 0) == disk
     assert abs(taken["Anonymous"] + taken["Locked"] - planned) < planned / 10
     # Weights were repacked: their file pages are given back.
     assert d.kv()["weights"]["mapped_bytes"] == 0
