@@ -175,11 +175,12 @@ class Quire(Server):
         return disk["tokens"]
 
     def tier_memory(self):
-        """Bytes that hold KV or exist because of it: pool, bookkeeping (the index and the buffers of the disk tier are part of
-        it), and the page cache of the tier's files."""
+        """Bytes that hold KV or exist because of it: pool, bookkeeping, index and buffers of the disk tier, and the page cache of
+        the tier's files."""
         ledger = self.ledger()
         page_cache = sum(cached_bytes(path) for path in files_of(self.disk)) if self.disk else 0
-        return {"pool": ledger["pool"]["bytes"], "bookkeeping": ledger["tree"]["bytes"], "page_cache": page_cache}
+        return {"pool": ledger["pool"]["bytes"], "bookkeeping": ledger["tree"]["bytes"],
+                "tier": ledger["disk"].get("memory_bytes", 0), "page_cache": page_cache}
 
 
 def free_port():
