@@ -63,6 +63,28 @@ def test_law_1_through_eviction_and_restart(twin, cache, tmp_path, kv_type):
     verify(cache)
 
 
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_law_1_after_a_kill(twin, cache, tmp_path, kv_type):
+    """The same after kill -9: nothing is flushed, and whatever was published is there and right."""
+    prompts = [prompt(seed) for seed in range(8)]
+    flags = ("--kv-type", kv_type)
+    expected = cold_proofs(twin, prompts, *flags, folder=tmp_path)
+    with running(cache, *flags, model=twin, blocks=72) as d:
+        for ids in prompts:
+            ask(d, ids)
+        published = d.kv()["disk"]["blocks"]
+        d.kill()
+    for _ in until_something_is_loaded():
+        with running(cache, *flags, model=twin, blocks=72) as d:
+            assert d.kv()["disk"]["found_at_start"] >= published
+            replies = [ask(d, ids) for ids in prompts]
+            assert [proof(reply) for reply in replies] == expected
+            assert d.trouble() == 0
+        if any(reply["kv"][0]["tiers"]["disk"] for reply in replies):
+            break
+    verify(cache)
+
+
 def test_term_hibernates(twin, cache):
     """What was in memory only is a hit after a restart, and the start screen says what was found."""
     ids = prompt(1, 500)
