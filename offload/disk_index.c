@@ -27,7 +27,7 @@ typedef struct qr_found_segment {
     uint64_t id, file_bytes;
     qr_segment_header header;
     uint32_t index; /* in the table */
-    bool sealed;
+    bool sealed, lasting;
     qr_footer footer; /* its bytes on the heap, without spare room; NULL: none */
 } found_segment;
 
@@ -167,21 +167,25 @@ static bool footer_keep(found_segment *found, const qr_footer *footer) {
 }
 
 /* A process that was killed may have written what it never synced. From here on all of it lasts, so that nothing is removed
- * for being elsewhere too, or called sealed, that a power cut could still take. */
-static bool make_lasting(qr_disk *disk, const found_segment *found, const qr_segment_file *file) {
-    return found->kind == FOUND_FOREIGN || qr_disk_io_sync(&disk->writer.io, file->fd, NULL) == QUIRE_OK;
+ * for being elsewhere too, or called sealed, that a power cut could still take. Where there is no footer a sync may have failed
+ * before: what its records are is written once more. */
+static bool make_lasting(qr_disk *disk, const found_segment *found, const qr_segment_file *file, const qr_footer *footer,
+                         const qr_region *window) {
+    qr_disk_io *io = &disk->writer.io;
+    quire_status status = QUIRE_OK;
+    if (!found->sealed) status = qr_segment_file_rewrite(io, file, footer, window->base, window->size_bytes, NULL);
+    return status == QUIRE_OK && qr_disk_io_sync(io, file->fd, NULL) == QUIRE_OK;
 }
 
 static bool load_footer(qr_disk *disk, found_segment *found, const qr_segment_file *file, unsigned char *scratch,
                         const qr_region *window) {
     qr_footer footer;
     uint32_t damaged = 0;
-    bool lasting = make_lasting(disk, found, file);
     found->sealed = qr_segment_file_read_footer(&disk->writer.io, file, scratch, &footer, NULL) == QUIRE_OK;
     if (!found->sealed && found->kind == FOUND_FOREIGN) return true;
     if (!found->sealed)
         qr_segment_file_scan(&disk->writer.io, file, window->base, window->size_bytes, scratch, &footer, &damaged);
-    found->sealed &= lasting;
+    if (found->kind == FOUND_OURS) found->lasting = make_lasting(disk, found, file, &footer, window);
     disk->stats.corrupt_total += damaged;
     return footer_keep(found, &footer);
 }
@@ -190,8 +194,12 @@ static void note_slots(qr_disk *disk, const found_segment *found) {
     qr_disk_segment *segment = &disk->segments[found->index];
     segment->used_slots = found->footer.bytes ? found->footer.used_slots : found->header.shape.slot_count;
     segment->unsealed = !found->sealed;
+    segment->sync_failed = !found->lasting;
     /* A process or the power ended: records that were begun may be there, in slots that nobody knows of too. */
-    segment->dirty = !found->sealed || segment->used_slots < segment->shape.slot_count;
+    segment->dirty = !found->sealed;
+    for (uint32_t slot = 0; found->footer.bytes && slot < segment->used_slots; slot++)
+        segment->suspect |= !qr_footer_has(&found->footer, slot);
+    segment->tail_dirty = segment->used_slots < segment->shape.slot_count;
 }
 
 /* It cannot be opened now: nobody may take it for an empty one. */
@@ -208,7 +216,7 @@ static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *w
     bool ours = found->kind == FOUND_OURS;
     if (!ours && (need > FOREIGN_FOOTER_MAX || qr_region_alloc(need, &scratch, NULL) != QUIRE_OK)) return true;
     bool kept = true;
-    if (qr_segment_file_open(&disk->writer.io, &found->header, false, &file, NULL) == QUIRE_OK) {
+    if (qr_segment_file_open(&disk->writer.io, &found->header, ours, &file, NULL) == QUIRE_OK) {
         kept = load_footer(disk, found, &file, scratch.base, window);
         qr_segment_file_close(&disk->writer.io, &file);
     }
@@ -371,7 +379,7 @@ static quire_status drop_older_twins(qr_disk *disk, quire_error *error) {
             if (newer->state != QR_RECORD_LIVE) continue;
             if (newer->parent_serial != older->parent_serial || newer->digest != older->digest) break;
             if (!same_chain(disk, newer, older)) continue;
-            qr_disk_record_drop(disk, ids[i], false);
+            qr_disk_record_drop(disk, ids[i]);
             break;
         }
     free(ids);
@@ -399,6 +407,7 @@ static void open_last(qr_disk *disk) {
     writer->footer.bytes = writer->footer_bytes;
     writer->segment = found->index;
     writer->sealed = found->sealed;
+    writer->footer_left = true;
 }
 
 quire_status qr_disk_index_load(qr_disk *disk, quire_error *error) {
@@ -441,7 +450,7 @@ static void report_record(qr_disk *disk, qr_record_id id, const found_segment *s
     qr_record_info info = info_of(&header, parent);
     uint32_t owner = alive ? found(context, &info, id, parent_owner, false) : QR_OWNER_NONE;
     pthread_mutex_lock(&disk->lock);
-    if (owner == QR_OWNER_NONE) qr_disk_record_drop(disk, id, false);
+    if (owner == QR_OWNER_NONE) qr_disk_record_drop(disk, id);
     else disk->records[id].owner = owner;
     pthread_mutex_unlock(&disk->lock);
 }

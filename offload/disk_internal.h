@@ -68,19 +68,22 @@ typedef struct qr_disk_segment {
     uint32_t used_slots; /* slots behind these were never written */
     uint32_t first;      /* LIVE records */
     uint32_t live_count;
-    uint32_t read_count;  /* reads under way */
-    uint32_t erase_count; /* records dropped with erase whose bytes are still there */
+    uint32_t read_count; /* reads under way */
     uint8_t state;
-    bool dirty;       /* has bytes of records that are gone */
-    bool sync_failed; /* once: a later sync that succeeds does not bring back what was dropped then */
+    bool dirty;       /* has bytes of records that are gone, or copies of some that lie elsewhere */
+    bool tail_dirty;  /* may have such behind its used slots too */
+    bool suspect;     /* has slots that a former process emptied, as far as it knew */
     bool unsealed;    /* no valid footer lies in its file, or none that lasts */
+    bool sync_failed; /* and a later sync does not bring back what was dropped then: its records are to be written once more
+                         before it gets a footer, so that a footer always speaks of records that last */
 } qr_disk_segment;
 
 /* A record of a segment that goes. */
 typedef struct qr_disk_member {
     uint64_t serial;
     qr_record_id record;
-    bool wanted;
+    uint32_t slot; /* of the copy */
+    bool wanted, copied;
 } qr_disk_member;
 
 /* One per read buffer. */
@@ -116,7 +119,7 @@ typedef struct qr_disk_put {
     unsigned char *page;
     qr_record_id record;
     uint8_t state;
-    bool dropped, erase; /* while it was being written */
+    bool dropped; /* while it was being written */
     quire_status status;
     qr_record_header header;
     unsigned char namespace_key[QR_RECORD_KEY_MAX];
@@ -124,7 +127,8 @@ typedef struct qr_disk_put {
 
 typedef struct qr_disk_writer {
     uint32_t segment; /* that is appended to; QR_SEGMENT_NONE */
-    bool sealed;      /* its footer on disk is valid and must go before something is appended */
+    bool sealed;      /* its footer on disk holds and lasts */
+    bool footer_left; /* one may hold there, and must go before something is appended */
     qr_segment_file file;
     qr_footer footer;             /* of it */
     unsigned char *footer_bytes;  /* [footer_bytes_max] */
@@ -137,6 +141,11 @@ typedef struct qr_disk_writer {
     unsigned char *wanted;        /* [slots_max] */
     qr_disk_io io;
 } qr_disk_writer;
+
+/* Before something that failed is tried again: longer each time. */
+typedef struct qr_disk_pause {
+    uint64_t until_us, length_us; /* 0: none */
+} qr_disk_pause;
 
 /* What opening has read, until index has told it. */
 typedef struct qr_disk_found {
@@ -174,13 +183,13 @@ typedef struct qr_disk {
     uint64_t seal_after; /* the puts before the latest seal */
     uint32_t seals_waiting, seals_done;
     quire_status seal_status;
-    uint32_t erasing_count;
-    bool clean_wanted; /* segments with bytes of dropped records are to be cleaned */
-    bool tidy;         /* there may be segments without records */
+    uint32_t erasing_count; /* records dropped with erase since everything was clean */
+    bool clean_wanted;      /* segments with bytes of dropped records are to be cleaned */
+    bool tidy;              /* there may be segments without records */
     uint64_t next_serial;
-    uint64_t retry_us, back_off_us; /* after a failed write: refuse until then */
-    qr_store_refusal failing;       /* NONE, NO_SPACE or BROKEN */
-    uint64_t clean_retry_us;
+    qr_disk_pause write_pause;  /* after a failed write: puts are refused */
+    qr_disk_pause upkeep_pause; /* after a failed removal or cleaning */
+    qr_store_refusal failing;   /* NONE, NO_SPACE or BROKEN */
     bool floor_near;
     qr_disk_budget budget;
     qr_store_stats stats;
@@ -193,16 +202,19 @@ qr_record_id qr_disk_record_take(qr_disk *disk); /* QR_RECORD_NONE; state FILLIN
 void qr_disk_record_end(qr_disk *disk, qr_record_id id);
 void qr_disk_record_publish(qr_disk *disk, qr_record_id id, uint32_t segment, uint32_t slot);
 void qr_disk_record_move(qr_disk *disk, qr_record_id id, uint32_t segment, uint32_t slot);
-void qr_disk_record_drop(qr_disk *disk, qr_record_id id, bool erase); /* a LIVE one */
-void qr_disk_record_lose(qr_disk *disk, qr_record_id id);             /* a LIVE one; the owner will be told */
-void qr_disk_record_unlose(qr_disk *disk, qr_record_id id);           /* out of the list of the lost */
+void qr_disk_record_drop(qr_disk *disk, qr_record_id id);   /* a LIVE one */
+void qr_disk_record_lose(qr_disk *disk, qr_record_id id);   /* a LIVE one; the owner will be told */
+void qr_disk_record_unlose(qr_disk *disk, qr_record_id id); /* out of the list of the lost */
 /* The record that was named as parent is still that one, and published. */
 bool qr_disk_parent_alive(const qr_disk *disk, const qr_disk_record *record);
 uint32_t qr_disk_segment_take(qr_disk *disk, uint64_t id, const qr_segment_shape *shape, qr_disk_segment_state state);
 void qr_disk_segment_free(qr_disk *disk, uint32_t index); /* empty; its file is gone */
 /* Every record of it is LOST; the writer removes the file. */
 void qr_disk_segment_doom(qr_disk *disk, uint32_t index);
-void qr_disk_segment_erased(qr_disk *disk, qr_disk_segment *segment, uint32_t erased);
+/* Bytes of records that the owner dropped are to go, wherever they lie. */
+void qr_disk_erase_wanted(qr_disk *disk);
+void qr_disk_pause_begin(const qr_disk *disk, qr_disk_pause *pause);
+bool qr_disk_pause_over(const qr_disk_pause *pause);
 quire_status qr_disk_table_check(const qr_disk *disk, quire_error *error);
 uint64_t qr_disk_take_serial(qr_disk *disk);
 /* Adds what a thread's file calls came to and zeroes it. */
@@ -229,8 +241,9 @@ void qr_disk_writer_yield(qr_disk *disk);                         /* lets reads 
 QUIRE_MUST_CHECK quire_status qr_disk_make_room(qr_disk *disk);
 /* Removes the oldest segments until the next one will fit too, and carries on what is worth it. */
 void qr_disk_reclaim_ahead(qr_disk *disk);
-bool qr_disk_remove_segment(qr_disk *disk, uint32_t index); /* DOOMED or FOREIGN: the file goes. False: it did not */
-void qr_disk_tidy(qr_disk *disk);                           /* removes segments without records */
+/* DOOMED or FOREIGN: the file goes, and does not come back. False: it is to be tried again; until then it counts. */
+bool qr_disk_remove_segment(qr_disk *disk, uint32_t index);
+bool qr_disk_tidy(qr_disk *disk); /* removes segments without records. False: one is still there */
 /* Bytes of dropped records go; with `seal` segments that have no footer get one. */
 void qr_disk_clean(qr_disk *disk, bool seal);
 

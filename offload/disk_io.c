@@ -48,5 +48,6 @@ quire_status qr_disk_io_sync(qr_disk_io *io, int fd, quire_error *error) {
     uint64_t begin = qr_clock_us();
     quire_status status = io->files->ops->sync(io->files, fd, error);
     io->write_us += qr_clock_us() - begin;
+    io->failed_sync_count += status != QUIRE_OK;
     return counted(io, status);
 }

@@ -8,6 +8,7 @@ typedef struct qr_disk_io {
     qr_files *files;
     const char *folder; /* borrowed */
     uint64_t read_count, read_bytes, written_bytes, read_us, write_us, error_count;
+    uint64_t failed_sync_count; /* since the thread began: bytes written before may be gone for good */
 } qr_disk_io;
 
 QUIRE_MUST_CHECK quire_status qr_disk_io_read(qr_disk_io *io, int fd, const struct iovec *parts, int part_count,

@@ -15,17 +15,6 @@
 
 /* ---- files that go ---- */
 
-/* Nothing that could be removed is there. */
-static bool file_is_gone(qr_disk *disk, uint64_t id) {
-    qr_files *files = disk->config.files;
-    char path[QR_SEGMENT_PATH_MAX];
-    int fd;
-    if (!qr_segment_path(disk->config.path, id, path)) return true;
-    if (files->ops->open(files, path, QR_FILE_READ, false, &fd, NULL) != QUIRE_OK) return true;
-    files->ops->close(files, fd);
-    return false;
-}
-
 bool qr_disk_remove_segment(qr_disk *disk, uint32_t index) {
     qr_disk_io *io = &disk->writer.io;
     pthread_mutex_lock(&disk->lock);
@@ -35,14 +24,14 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index) {
     uint64_t id = segment->id;
     pthread_mutex_unlock(&disk->lock);
     if (index == disk->writer.segment) qr_disk_writer_leave(disk);
-    bool gone = qr_segment_file_remove(io, id, NULL) == QUIRE_OK || file_is_gone(disk, id);
+    bool gone = qr_segment_file_remove(io, id, NULL) == QUIRE_OK;
     io->error_count += !gone;
-    if (!gone) return false;
-    (void)!io->files->ops->sync_folder(io->files, io->folder, NULL); /* what was erased with it must not come back */
     pthread_mutex_lock(&disk->lock);
-    qr_disk_segment_free(disk, index);
+    if (gone) qr_disk_segment_free(disk, index);
+    else qr_disk_pause_begin(disk, &disk->upkeep_pause);
+    disk->tidy |= !gone;
     pthread_mutex_unlock(&disk->lock);
-    return true;
+    return gone;
 }
 
 /* Those that were written to and have no record are of no use; the lock is held. */
@@ -59,22 +48,31 @@ static uint32_t find_useless(qr_disk *disk, uint32_t from) {
     return QR_SEGMENT_NONE;
 }
 
-void qr_disk_tidy(qr_disk *disk) {
+bool qr_disk_tidy(qr_disk *disk) {
+    bool all = true;
     for (uint32_t index = 0;; index++) {
         pthread_mutex_lock(&disk->lock);
         if (index == 0) disk->tidy = false;
         index = find_useless(disk, index);
         pthread_mutex_unlock(&disk->lock);
-        if (index == QR_SEGMENT_NONE) return;
-        (void)qr_disk_remove_segment(disk, index);
+        if (index == QR_SEGMENT_NONE) break;
+        all &= qr_disk_remove_segment(disk, index);
     }
+    pthread_mutex_lock(&disk->lock);
+    if (all) disk->upkeep_pause = (qr_disk_pause){0};
+    pthread_mutex_unlock(&disk->lock);
+    return all;
 }
 
 /* ---- which one ---- */
 
+/* What is doomed costs nobody anything more, what is foreign not us. */
+static int rank(const qr_disk_segment *segment) {
+    return segment->state == QR_SEGMENT_DOOMED ? 0 : segment->state == QR_SEGMENT_FOREIGN ? 1 : 2;
+}
+
 static bool goes_before(const qr_disk_segment *a, const qr_disk_segment *b) {
-    bool a_foreign = a->state == QR_SEGMENT_FOREIGN, b_foreign = b->state == QR_SEGMENT_FOREIGN;
-    return a_foreign != b_foreign ? a_foreign : a->id < b->id;
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a->id < b->id;
 }
 
 /* The lock is held. */
@@ -82,8 +80,7 @@ static uint32_t choose_victim(const qr_disk *disk) {
     uint32_t best = QR_SEGMENT_NONE;
     for (uint32_t i = 0; i < disk->sizes.segment_max; i++) {
         const qr_disk_segment *segment = &disk->segments[i];
-        bool may_go = segment->state == QR_SEGMENT_FOREIGN || segment->state == QR_SEGMENT_OURS;
-        if (!may_go || i == disk->writer.segment) continue;
+        if (segment->state == QR_SEGMENT_FREE || i == disk->writer.segment) continue;
         if (best == QR_SEGMENT_NONE || goes_before(segment, &disk->segments[best])) best = i;
     }
     return best;
@@ -102,7 +99,7 @@ static uint32_t members_gather(qr_disk *disk, uint32_t index) {
     pthread_mutex_lock(&disk->lock);
     for (uint32_t id = disk->segments[index].first; id != QR_RECORD_NONE; id = disk->records[id].next) {
         QR_ASSERT(count < disk->sizes.slots_max);
-        members[count++] = (qr_disk_member){disk->records[id].serial, id, false};
+        members[count++] = (qr_disk_member){.serial = disk->records[id].serial, .record = id};
     }
     pthread_mutex_unlock(&disk->lock);
     qsort(members, count, sizeof *members, compare_members);
@@ -147,20 +144,19 @@ static void members_judge(qr_disk *disk, uint32_t index, uint32_t count) {
     pthread_mutex_unlock(&disk->lock);
 }
 
-/* Its record is moved to where the copy lies, unless it was dropped meanwhile: then the copy is bytes to be cleaned. */
-static void member_moved(qr_disk *disk, const qr_disk_member *member, uint32_t from, uint32_t slot) {
-    uint32_t to = disk->writer.segment;
+/* Records are moved to where their copies lie, once these last: until then the old ones are the only ones that a power cut
+ * would leave. What was dropped meanwhile leaves a copy to be cleaned. */
+static void members_move(qr_disk *disk, uint32_t count, uint32_t from, uint32_t to, bool lasting) {
     pthread_mutex_lock(&disk->lock);
-    if (member_stays(disk, member, from)) {
-        qr_disk_record_move(disk, member->record, to, slot);
-        disk->stats.carried_total++;
-    } else {
-        disk->segments[to].dirty = true;
-        if (disk->segments[from].erase_count) { /* perhaps of this one: the copy counts too */
-            disk->segments[to].erase_count++;
-            disk->erasing_count++;
-            disk->clean_wanted = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const qr_disk_member *member = &disk->writer.members[i];
+        if (!member->copied) continue;
+        if (!lasting || !member_stays(disk, member, from)) {
+            disk->segments[to].dirty = true;
+            continue;
         }
+        qr_disk_record_move(disk, member->record, to, member->slot);
+        disk->stats.carried_total++;
     }
     pthread_mutex_unlock(&disk->lock);
 }
@@ -173,7 +169,7 @@ static void member_damaged(qr_disk *disk, const qr_disk_member *member, uint32_t
 }
 
 /* False: nothing more can be carried. */
-static bool member_carry(qr_disk *disk, const qr_segment_file *file, uint32_t from, const qr_disk_member *member) {
+static bool member_copy(qr_disk *disk, const qr_segment_file *file, uint32_t from, qr_disk_member *member) {
     qr_disk_writer *writer = &disk->writer;
     qr_record_header header;
     unsigned char *page = writer->record;
@@ -194,15 +190,26 @@ static bool member_carry(qr_disk *disk, const qr_segment_file *file, uint32_t fr
     }
     memcpy(writer->namespace_key, header.namespace_key, header.namespace_bytes); /* encoding begins with an empty page */
     header.namespace_key = writer->namespace_key;
-    uint32_t new_slot;
-    if (qr_disk_writer_append(disk, &(qr_record_header *){&header}, &page, 1, &new_slot) != QUIRE_OK) return false;
-    member_moved(disk, member, from, new_slot);
-    return true;
+    member->copied = qr_disk_writer_append(disk, &(qr_record_header *){&header}, &page, 1, &member->slot) == QUIRE_OK;
+    return member->copied;
 }
 
-/* Returns how many records were copied; *lasting says that they are on stable storage. */
+/* The copies are on stable storage, in a segment that is still there. */
+static bool copies_last(qr_disk *disk, uint32_t to) {
+    if (disk->writer.segment != to) return false;
+    bool synced = qr_disk_io_sync(&disk->writer.io, disk->writer.file.fd, NULL) == QUIRE_OK;
+    pthread_mutex_lock(&disk->lock);
+    qr_disk_segment *segment = &disk->segments[to];
+    segment->sync_failed |= !synced;
+    bool last = segment->state == QR_SEGMENT_OURS && !segment->sync_failed;
+    pthread_mutex_unlock(&disk->lock);
+    return last;
+}
+
+/* Returns how many records were copied; *lasting says that they, if any, have been moved. */
 static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *lasting) {
     qr_disk_writer *writer = &disk->writer;
+    uint32_t to = writer->segment;
     qr_segment_file file;
     pthread_mutex_lock(&disk->lock);
     qr_segment_header header = {disk->config.fingerprint, disk->segments[from].id, disk->segments[from].shape};
@@ -214,17 +221,13 @@ static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *la
     for (uint32_t i = 0; i < count && carried < allowance; i++) {
         if (!writer->members[i].wanted) continue;
         qr_disk_writer_yield(disk);
-        if (!member_carry(disk, &file, from, &writer->members[i])) break;
-        carried++;
+        if (!member_copy(disk, &file, from, &writer->members[i])) break;
+        carried += writer->members[i].copied;
     }
     qr_segment_file_close(&writer->io, &file);
-    if (carried && writer->segment != QR_SEGMENT_NONE) {
-        bool synced = qr_disk_io_sync(&writer->io, writer->file.fd, NULL) == QUIRE_OK;
-        pthread_mutex_lock(&disk->lock);
-        disk->segments[writer->segment].sync_failed |= !synced;
-        *lasting = !disk->segments[writer->segment].sync_failed;
-        pthread_mutex_unlock(&disk->lock);
-    }
+    if (carried == 0) return 0;
+    *lasting = copies_last(disk, to);
+    members_move(disk, count, from, to, *lasting);
     return carried;
 }
 
@@ -243,7 +246,7 @@ static bool reclaim_one(qr_disk *disk, uint32_t *allowance) {
     if (index == QR_SEGMENT_NONE) return false;
     bool lasting = true;
     if (ours && *allowance && disk->writer.segment != QR_SEGMENT_NONE) *allowance -= carry(disk, index, *allowance, &lasting);
-    if (!lasting) return false; /* the old copies are the only ones that a power cut would leave */
+    if (!lasting) return false;
     pthread_mutex_lock(&disk->lock);
     if (ours) qr_disk_segment_doom(disk, index);
     pthread_mutex_unlock(&disk->lock);

@@ -15,6 +15,7 @@
 #define BUFFER_BYTES (16ull << 20)
 
 enum {
+    RETRY_US_MAX = 2000000,
     READERS = 2,                                 /* two large reads in flight keep a disk busy; more only share it */
     RECORDS_UNWRITTEN = 2 * QR_DISK_BUFFERS_MAX, /* ids of records that are being written or were just lost */
     SEGMENTS_SPARE = 256                         /* smaller ones, of times when the cap was smaller */
@@ -101,6 +102,7 @@ quire_status qr_disk_sizes_init(qr_disk_sizes *sizes, qr_disk_config *config, qu
     config->read_buffers = buffer_count(config->read_buffers, sizes->record_bytes);
     if (config->reader_count == 0) config->reader_count = READERS;
     if (config->reader_count > config->read_buffers) config->reader_count = config->read_buffers;
+    if (config->retry_us_max == 0) config->retry_us_max = RETRY_US_MAX;
     if (!config->files) config->files = qr_files_system();
     return QUIRE_OK;
 }

@@ -41,7 +41,7 @@ static bool budget_allows(qr_disk *disk) {
 
 static qr_store_refusal refusal_of(qr_disk *disk, const qr_record_info *info) {
     if (info->namespace_bytes > QR_RECORD_KEY_MAX) return QR_STORE_KEY;
-    if (disk->failing != QR_STORE_NONE && qr_clock_us() < disk->retry_us) return disk->failing;
+    if (disk->failing != QR_STORE_NONE && !qr_disk_pause_over(&disk->write_pause)) return disk->failing;
     if (!budget_allows(disk)) return QR_STORE_BUDGET;
     if (info->parent != QR_RECORD_NONE) {
         qr_disk_record_state state = record_of(disk, info->parent)->state;
@@ -83,7 +83,7 @@ static qr_store_refusal disk_put_begin(qr_store *store, const qr_record_info *in
     if (refusal == QR_STORE_NONE) {
         qr_disk_put *put = QR_LIST_ENTRY(qr_list_pop_front(&disk->puts_free), qr_disk_put, link);
         put->state = QR_PUT_FILLING;
-        put->dropped = put->erase = false;
+        put->dropped = false;
         put->record = *record = qr_disk_record_take(disk);
         put_describe(disk, put, info, owner);
         disk->records[*record].put = (uint8_t)(put - disk->puts);
@@ -188,7 +188,7 @@ static void disk_touch(qr_store *store, qr_record_id record) {
 }
 
 /* Not published yet: out of the queue, or left to the writer, who ends it. */
-static void drop_unpublished(qr_disk *disk, qr_record_id id, bool erase) {
+static void drop_unpublished(qr_disk *disk, qr_record_id id) {
     qr_disk_put *put = put_of(disk, id);
     if (put->state == QR_PUT_QUEUED) {
         qr_list_remove(&put->link);
@@ -201,9 +201,7 @@ static void drop_unpublished(qr_disk *disk, qr_record_id id, bool erase) {
     }
     QR_ASSERT(put->state == QR_PUT_WRITING);
     put->dropped = true;
-    put->erase = erase;
     disk->records[id].state = QR_RECORD_GONE;
-    disk->erasing_count += erase;
 }
 
 /* The owner has not heard of the end of its put, and will not. */
@@ -214,14 +212,15 @@ static void forget_put_done(qr_disk *disk, qr_record_id id) {
     put_free(disk, put);
 }
 
+/* Whatever its state: bytes of it may lie where a write failed, or where its space was needed and its file is still there. */
 static void disk_drop(qr_store *store, qr_record_id id, bool erase) {
     qr_disk *disk = disk_of(store);
     pthread_mutex_lock(&disk->lock);
     switch ((qr_disk_record_state)record_of(disk, id)->state) {
-    case QR_RECORD_WRITING: drop_unpublished(disk, id, erase); break;
+    case QR_RECORD_WRITING: drop_unpublished(disk, id); break;
     case QR_RECORD_LIVE:
         forget_put_done(disk, id);
-        qr_disk_record_drop(disk, id, erase);
+        qr_disk_record_drop(disk, id);
         break;
     case QR_RECORD_LOST:
         forget_put_done(disk, id);
@@ -234,6 +233,7 @@ static void disk_drop(qr_store *store, qr_record_id id, bool erase) {
         break;
     default: QR_ASSERT(!"a record that the owner has"); break;
     }
+    if (erase) qr_disk_erase_wanted(disk);
     pthread_mutex_unlock(&disk->lock);
 }
 

@@ -30,6 +30,7 @@ typedef struct qr_disk_config {
     qr_fingerprint fingerprint;
     uint32_t write_buffers, read_buffers; /* 0 = by payload size: up to 32 each, 16 MiB each, at least 4 */
     uint32_t reader_count;                /* threads; 0 = what measured best */
+    uint32_t retry_us_max;                /* the longest pause before what failed is tried again; 0 = 2 s */
     qr_files *files;                      /* NULL = the system */
     void (*wake)(void *context);          /* any thread; may be NULL */
     void *wake_context;

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "offload/disk_internal.h"
 
-enum { SERIALS_PER_MS_BITS = 20, BUDGET_NEAR = 10 };
+enum { SERIALS_PER_MS_BITS = 20, BUDGET_NEAR = 10, PAUSE_STEPS = 40 };
 
 void qr_disk_table_init(qr_disk *disk) {
     disk->first_lost = disk->last_lost = QR_RECORD_NONE;
@@ -94,6 +94,7 @@ void qr_disk_record_publish(qr_disk *disk, qr_record_id id, uint32_t segment, ui
 
 void qr_disk_record_move(qr_disk *disk, qr_record_id id, uint32_t segment, uint32_t slot) {
     QR_ASSERT(disk->records[id].state == QR_RECORD_LIVE);
+    disk->segments[disk->records[id].segment].dirty = true; /* the old copy */
     segment_unlink(disk, id);
     segment_link(disk, id, segment, slot);
     disk->records[id].touched = false;
@@ -111,16 +112,16 @@ static void record_leave(qr_disk *disk, qr_record_id id) {
     if (parent) parent->child_count--;
 }
 
-void qr_disk_record_drop(qr_disk *disk, qr_record_id id, bool erase) {
-    qr_disk_segment *segment = &disk->segments[disk->records[id].segment];
+void qr_disk_record_drop(qr_disk *disk, qr_record_id id) {
     record_leave(disk, id);
-    if (erase) {
-        segment->erase_count++;
-        disk->erasing_count++;
-        disk->clean_wanted = true;
-    }
     qr_disk_record_end(disk, id);
-    if (erase || disk->tidy) pthread_cond_signal(&disk->writer_work);
+    if (disk->tidy) pthread_cond_signal(&disk->writer_work);
+}
+
+void qr_disk_erase_wanted(qr_disk *disk) {
+    disk->erasing_count++;
+    disk->clean_wanted = true;
+    pthread_cond_signal(&disk->writer_work);
 }
 
 void qr_disk_record_lose(qr_disk *disk, qr_record_id id) {
@@ -163,17 +164,9 @@ uint32_t qr_disk_segment_take(qr_disk *disk, uint64_t id, const qr_segment_shape
     return index;
 }
 
-void qr_disk_segment_erased(qr_disk *disk, qr_disk_segment *segment, uint32_t erased) {
-    QR_ASSERT(erased <= segment->erase_count && erased <= disk->erasing_count);
-    segment->erase_count -= erased;
-    disk->erasing_count -= erased;
-    disk->stats.erased_total += erased;
-}
-
 void qr_disk_segment_free(qr_disk *disk, uint32_t index) {
     qr_disk_segment *segment = &disk->segments[index];
     QR_ASSERT(segment->state != QR_SEGMENT_FREE && segment->live_count == 0 && segment->read_count == 0);
-    qr_disk_segment_erased(disk, segment, segment->erase_count);
     disk->stats.used_bytes -= segment->file_bytes;
     disk->stats.segment_count--;
     disk->stats.foreign_segment_count -= segment->state == QR_SEGMENT_FOREIGN;
@@ -189,6 +182,17 @@ void qr_disk_segment_doom(qr_disk *disk, uint32_t index) {
     pthread_cond_signal(&disk->writer_work);
 }
 
+/* ---- pauses ---- */
+
+void qr_disk_pause_begin(const qr_disk *disk, qr_disk_pause *pause) {
+    uint64_t most = disk->config.retry_us_max;
+    pause->length_us = pause->length_us ? 2 * pause->length_us : most / PAUSE_STEPS + 1;
+    if (pause->length_us > most) pause->length_us = most;
+    pause->until_us = qr_clock_us() + pause->length_us;
+}
+
+bool qr_disk_pause_over(const qr_disk_pause *pause) { return pause->until_us == 0 || pause->until_us <= qr_clock_us(); }
+
 /* ---- figures ---- */
 
 void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io) {
@@ -198,7 +202,7 @@ void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io) {
     disk->stats.write_us_total += io->write_us;
     disk->stats.io_error_total += io->error_count;
     if (io->written_bytes) qr_disk_budget_spend(&disk->budget, io->written_bytes, qr_clock_wall_ms());
-    *io = (qr_disk_io){.files = io->files, .folder = io->folder};
+    *io = (qr_disk_io){.files = io->files, .folder = io->folder, .failed_sync_count = io->failed_sync_count};
 }
 
 bool qr_disk_space_short(const qr_disk *disk) {
@@ -233,16 +237,13 @@ static quire_status check_segment(const qr_disk *disk, uint32_t index, quire_err
 
 static quire_status check_segments(const qr_disk *disk, quire_error *error) {
     uint64_t used = QR_DISK_FOLDER_BYTES;
-    uint32_t erase = 0;
     for (uint32_t i = 0; i < disk->sizes.segment_max; i++) {
         if (disk->segments[i].state == QR_SEGMENT_FREE) continue;
         quire_status status = check_segment(disk, i, error);
         if (status != QUIRE_OK) return status;
         used += disk->segments[i].file_bytes;
-        erase += disk->segments[i].erase_count;
     }
     if (used != disk->stats.used_bytes) return wrong(error, "the bytes used are miscounted", 0);
-    if (erase > disk->erasing_count) return wrong(error, "erasures are miscounted", erase);
     return used > disk->config.cap_bytes ? wrong(error, "the cap is exceeded", 0) : QUIRE_OK;
 }
 

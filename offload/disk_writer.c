@@ -12,7 +12,7 @@
 #include "offload/disk_internal.h"
 
 #define BATCH_BYTES_MAX (4ull << 20)
-enum { PATIENCE_US = 20000, BACK_OFF_MIN_US = 50000, BACK_OFF_MAX_US = 2000000 };
+enum { PATIENCE_US = 20000 };
 
 /* ---- waiting; the lock is held ---- */
 
@@ -35,7 +35,7 @@ void qr_disk_writer_yield(qr_disk *disk) {
 void qr_disk_writer_leave(qr_disk *disk) {
     qr_segment_file_close(&disk->writer.io, &disk->writer.file);
     disk->writer.segment = QR_SEGMENT_NONE;
-    disk->writer.sealed = false;
+    disk->writer.sealed = disk->writer.footer_left = false;
 }
 
 static qr_disk_segment segment_copy(qr_disk *disk, uint32_t index) {
@@ -55,10 +55,21 @@ static void segment_set_unsealed(qr_disk *disk, uint32_t index, bool unsealed, b
 quire_status qr_disk_writer_seal(qr_disk *disk) {
     qr_disk_writer *writer = &disk->writer;
     if (writer->segment == QR_SEGMENT_NONE || writer->sealed) return QUIRE_OK;
+    if (segment_copy(disk, writer->segment).sync_failed) return QUIRE_IO;
+    uint64_t failed = writer->io.failed_sync_count;
+    writer->footer_left = true;
     quire_status status = qr_segment_file_seal(&writer->io, &writer->file, &writer->footer, NULL);
     writer->sealed = status == QUIRE_OK;
-    segment_set_unsealed(disk, writer->segment, !writer->sealed, !writer->sealed);
+    segment_set_unsealed(disk, writer->segment, !writer->sealed, writer->io.failed_sync_count != failed);
     return status;
+}
+
+/* What was half made counts until it is gone. */
+static void segment_give_up(qr_disk *disk, uint32_t index) {
+    pthread_mutex_lock(&disk->lock);
+    qr_disk_segment_doom(disk, index);
+    pthread_mutex_unlock(&disk->lock);
+    (void)qr_disk_remove_segment(disk, index);
 }
 
 static quire_status segment_begin(qr_disk *disk) {
@@ -72,14 +83,12 @@ static quire_status segment_begin(qr_disk *disk) {
     if (index == QR_SEGMENT_NONE) return QUIRE_NO_SPACE;
     status = qr_segment_file_create(&writer->io, &header, writer->page, &writer->file, NULL);
     if (status != QUIRE_OK) {
-        pthread_mutex_lock(&disk->lock);
-        qr_disk_segment_free(disk, index);
-        pthread_mutex_unlock(&disk->lock);
+        segment_give_up(disk, index);
         return status;
     }
     qr_footer_begin(&writer->footer, writer->footer_bytes, &header);
     writer->segment = index;
-    writer->sealed = false;
+    writer->sealed = writer->footer_left = false;
     segment_set_unsealed(disk, index, true, false);
     qr_disk_reclaim_ahead(disk);
     return writer->segment == QR_SEGMENT_NONE ? QUIRE_IO : QUIRE_OK;
@@ -89,15 +98,15 @@ quire_status qr_disk_writer_ready(qr_disk *disk) {
     qr_disk_writer *writer = &disk->writer;
     if (writer->segment != QR_SEGMENT_NONE) {
         qr_disk_segment segment = segment_copy(disk, writer->segment);
-        bool full = segment.used_slots == segment.shape.slot_count;
-        if (full && segment.state == QR_SEGMENT_OURS) (void)!qr_disk_writer_seal(disk); /* tried again by the next seal */
-        if (full || segment.state != QR_SEGMENT_OURS) qr_disk_writer_leave(disk);
+        bool over = segment.used_slots == segment.shape.slot_count || segment.sync_failed;
+        if (over && segment.state == QR_SEGMENT_OURS) (void)!qr_disk_writer_seal(disk); /* tried again by the next seal */
+        if (over || segment.state != QR_SEGMENT_OURS) qr_disk_writer_leave(disk);
     }
     if (writer->segment == QR_SEGMENT_NONE) return segment_begin(disk);
-    if (!writer->sealed) return QUIRE_OK;
+    if (!writer->footer_left) return QUIRE_OK;
     quire_status status = qr_segment_file_unseal(&writer->io, &writer->file, writer->page, false, NULL);
     segment_set_unsealed(disk, writer->segment, true, false);
-    writer->sealed = false;
+    writer->sealed = writer->footer_left = false;
     if (status != QUIRE_OK) qr_disk_writer_leave(disk);
     return status;
 }
@@ -127,7 +136,7 @@ quire_status qr_disk_writer_append(qr_disk *disk, qr_record_header *headers[], u
                                    uint32_t *first_slot) {
     qr_disk_writer *writer = &disk->writer;
     struct iovec parts[QR_DISK_BUFFERS_MAX] = {{NULL, 0}};
-    QR_ASSERT(count >= 1 && count <= QR_DISK_BUFFERS_MAX && !writer->sealed);
+    QR_ASSERT(count >= 1 && count <= QR_DISK_BUFFERS_MAX && !writer->footer_left);
     *first_slot = slots_take(disk, count);
     for (uint32_t i = 0; i < count; i++) {
         headers[i]->segment_id = writer->file.header.id;
@@ -172,42 +181,25 @@ static void record_failed(qr_disk *disk, const qr_disk_put *put) {
     else disk->records[put->record].state = QR_RECORD_FAILED;
 }
 
-/* A record that was dropped while it was written: published, so that it can be dropped. The lock is held. */
-static void put_bury(qr_disk *disk, qr_disk_put *put, uint32_t segment, uint32_t slot) {
-    if (put->erase) disk->erasing_count--;
-    qr_disk_record_publish(disk, put->record, segment, slot);
-    qr_disk_record_drop(disk, put->record, put->erase);
-}
-
 static void put_published(qr_disk *disk, qr_disk_put *put, uint32_t segment, uint32_t slot) {
     bool doomed = disk->segments[segment].state != QR_SEGMENT_OURS; /* its file went meanwhile */
     disk->stats.put_total++;
     disk->stats.put_bytes_total += disk->config.payload_bytes;
-    if (doomed) {
-        if (put->dropped && put->erase) disk->erasing_count--;
-        record_failed(disk, put);
-    } else if (put->dropped) put_bury(disk, put, segment, slot);
+    if (doomed) record_failed(disk, put);
     else qr_disk_record_publish(disk, put->record, segment, slot);
+    if (put->dropped && !doomed) qr_disk_record_drop(disk, put->record);
     put_done(disk, put, doomed ? QUIRE_IO : QUIRE_OK);
 }
 
-/* The lock is held. `segment`: where bytes of it may lie, or NONE. */
-static void put_failed(qr_disk *disk, qr_disk_put *put, uint32_t segment, quire_status status) {
+/* The lock is held. */
+static void put_failed(qr_disk *disk, qr_disk_put *put, quire_status status) {
     record_failed(disk, put);
-    if (put->dropped && put->erase) {
-        bool written = segment != QR_SEGMENT_NONE && disk->segments[segment].state == QR_SEGMENT_OURS;
-        if (written) disk->segments[segment].erase_count++;
-        else disk->erasing_count--;
-        disk->clean_wanted |= written;
-    }
     put_done(disk, put, status);
 }
 
 static void refuse_for_a_while(qr_disk *disk, quire_status status) {
     disk->failing = status == QUIRE_NO_SPACE ? QR_STORE_NO_SPACE : QR_STORE_BROKEN;
-    disk->back_off_us = disk->back_off_us ? 2 * disk->back_off_us : BACK_OFF_MIN_US;
-    if (disk->back_off_us > BACK_OFF_MAX_US) disk->back_off_us = BACK_OFF_MAX_US;
-    disk->retry_us = qr_clock_us() + disk->back_off_us;
+    qr_disk_pause_begin(disk, &disk->write_pause);
 }
 
 static qr_disk_put *put_next(qr_disk *disk) {
@@ -221,7 +213,7 @@ static void puts_fail_all(qr_disk *disk, quire_status status) {
     qr_disk_put *put;
     pthread_mutex_lock(&disk->lock);
     refuse_for_a_while(disk, status);
-    while ((put = put_next(disk))) put_failed(disk, put, QR_SEGMENT_NONE, status);
+    while ((put = put_next(disk))) put_failed(disk, put, status);
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -245,7 +237,7 @@ static void batch_take(qr_disk *disk, put_batch *batch) {
     if (room > QR_DISK_BUFFERS_MAX) room = QR_DISK_BUFFERS_MAX;
     while (batch->count < room && (put = put_next(disk))) {
         if (!put_parent_there(disk, batch, put)) {
-            put_failed(disk, put, QR_SEGMENT_NONE, QUIRE_NOT_FOUND);
+            put_failed(disk, put, QUIRE_NOT_FOUND);
             continue;
         }
         put->state = QR_PUT_WRITING;
@@ -266,11 +258,11 @@ static void batch_write(qr_disk *disk, put_batch *batch) {
     pthread_mutex_lock(&disk->lock);
     for (uint32_t i = 0; i < batch->count; i++)
         if (status == QUIRE_OK) put_published(disk, batch->puts[i], segment, slot + i);
-        else put_failed(disk, batch->puts[i], segment, status);
+        else put_failed(disk, batch->puts[i], status);
     if (status != QUIRE_OK) refuse_for_a_while(disk, status);
     else {
         disk->failing = QR_STORE_NONE;
-        disk->back_off_us = 0;
+        disk->write_pause = (qr_disk_pause){0};
     }
     pthread_mutex_unlock(&disk->lock);
 }
@@ -299,14 +291,13 @@ static void write_puts(qr_disk *disk) {
 
 /* ---- seals ---- */
 
-/* failed: also those that are sealed now, but whose bytes a sync has failed for. */
-static bool any_unsealed(qr_disk *disk, bool failed) {
+static bool any_unsealed(qr_disk *disk) {
     bool any = false;
     pthread_mutex_lock(&disk->lock);
     for (uint32_t i = 0; i < disk->sizes.segment_max; i++) {
         const qr_disk_segment *segment = &disk->segments[i];
         bool counts = segment->state == QR_SEGMENT_OURS && segment->live_count;
-        any |= counts && (segment->unsealed || (failed && segment->sync_failed));
+        any |= counts && (segment->unsealed || segment->sync_failed);
     }
     pthread_mutex_unlock(&disk->lock);
     return any;
@@ -314,9 +305,9 @@ static bool any_unsealed(qr_disk *disk, bool failed) {
 
 /* The open segment, and those that could not be sealed when they were left. */
 static void seal_all(qr_disk *disk, uint32_t asked) {
-    quire_status status = qr_disk_writer_seal(disk);
-    if (any_unsealed(disk, false)) qr_disk_clean(disk, true);
-    if (status == QUIRE_OK && any_unsealed(disk, true)) status = QUIRE_IO;
+    (void)!qr_disk_writer_seal(disk);
+    if (any_unsealed(disk)) qr_disk_clean(disk, true);
+    quire_status status = any_unsealed(disk) ? QUIRE_IO : QUIRE_OK;
     pthread_mutex_lock(&disk->lock);
     disk->seals_waiting -= asked;
     disk->seals_done += asked;
@@ -330,16 +321,17 @@ typedef enum writer_job { JOB_WAIT, JOB_TIDY, JOB_CLEAN, JOB_SEAL, JOB_PUT, JOB_
 
 /* The lock is held. */
 static writer_job next_job(const qr_disk *disk) {
-    if (disk->tidy) return JOB_TIDY;
+    bool upkeep = qr_disk_pause_over(&disk->upkeep_pause);
+    if (disk->tidy && upkeep) return JOB_TIDY;
     if (disk->seals_waiting && disk->puts_finished >= disk->seal_after) return JOB_SEAL;
-    if (disk->clean_wanted && (disk->clean_retry_us == 0 || disk->clean_retry_us <= qr_clock_us())) return JOB_CLEAN;
+    if (disk->clean_wanted && upkeep) return JOB_CLEAN;
     if (disk->puts_queued_count) return JOB_PUT;
     return disk->stopping ? JOB_END : JOB_WAIT;
 }
 
 static void do_job(qr_disk *disk, writer_job job, uint32_t seals) {
     switch (job) {
-    case JOB_TIDY: qr_disk_tidy(disk); break;
+    case JOB_TIDY: (void)qr_disk_tidy(disk); break;
     case JOB_CLEAN: qr_disk_clean(disk, false); break;
     case JOB_SEAL: seal_all(disk, seals); break;
     case JOB_PUT: write_puts(disk); break;
@@ -355,7 +347,7 @@ void *qr_disk_writer_main(void *argument) {
         writer_job job = next_job(disk);
         if (job == JOB_END) break;
         if (job == JOB_WAIT) {
-            if (disk->clean_wanted) wait_until(&disk->writer_work, &disk->lock, disk->clean_retry_us);
+            if (disk->clean_wanted || disk->tidy) wait_until(&disk->writer_work, &disk->lock, disk->upkeep_pause.until_us);
             else pthread_cond_wait(&disk->writer_work, &disk->lock);
             continue;
         }
@@ -373,7 +365,7 @@ void *qr_disk_writer_main(void *argument) {
 }
 
 void qr_disk_writer_finish(qr_disk *disk) {
-    qr_disk_tidy(disk);
+    (void)qr_disk_tidy(disk);
     (void)!qr_disk_writer_seal(disk);
     qr_disk_clean(disk, true);
     qr_disk_writer_leave(disk);

@@ -228,6 +228,13 @@ static quire_status system_punch(qr_files *files, int fd, uint64_t offset, uint6
     return failed ? fail_fd(error, fd, offset, "cannot be erased", failed) : QUIRE_OK;
 }
 
+static quire_status system_zero(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error) {
+    (void)files;
+    int failed = fallocate_again(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, size_bytes);
+    if (is_unsupported(failed)) failed = write_zeros(fd, offset, size_bytes);
+    return failed ? fail_fd(error, fd, offset, "cannot be zeroed", failed) : QUIRE_OK;
+}
+
 static quire_status system_space(qr_files *files, const char *path, qr_files_space *space, quire_error *error) {
     (void)files;
     struct statvfs about;
@@ -265,7 +272,12 @@ static quire_status system_sync_folder(qr_files *files, const char *path, quire_
 
 static quire_status system_remove(qr_files *files, const char *path, quire_error *error) {
     (void)files;
-    return unlink(path) ? fail_path(error, path, "cannot be removed", errno) : QUIRE_OK;
+    if (unlink(path) == 0) return QUIRE_OK;
+    int reason = errno;
+    struct stat about;
+    bool missing = lstat(path, &about) ? errno == ENOENT : S_ISDIR(about.st_mode);
+    if (missing) return qr_fail(error, QUIRE_NOT_FOUND, path, QR_NO_OFFSET, "no file is there");
+    return fail_path(error, path, "cannot be removed", reason);
 }
 
 static quire_status system_rename(qr_files *files, const char *from, const char *to, quire_error *error) {
@@ -282,6 +294,7 @@ qr_files *qr_files_system(void) {
         .write = system_write,
         .allocate = system_allocate,
         .punch = system_punch,
+        .zero = system_zero,
         .sync = system_sync,
         .sync_folder = system_sync_folder,
         .remove = system_remove,

@@ -38,8 +38,11 @@ typedef struct qr_files_ops {
                           quire_error *error);
     quire_status (*allocate)(qr_files *files, int fd, uint64_t size_bytes, quire_error *error); /* from 0, zeros */
     quire_status (*punch)(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error); /* bytes gone */
-    quire_status (*sync)(qr_files *files, int fd, quire_error *error);                                        /* fdatasync */
+    /* Bytes gone, space kept: what is written there later needs no more of it. */
+    quire_status (*zero)(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error);
+    quire_status (*sync)(qr_files *files, int fd, quire_error *error); /* fdatasync */
     quire_status (*sync_folder)(qr_files *files, const char *path, quire_error *error);
+    /* NOT_FOUND: nothing is there, or a folder. */
     quire_status (*remove)(qr_files *files, const char *path, quire_error *error);
     quire_status (*rename)(qr_files *files, const char *from, const char *to, quire_error *error);
     quire_status (*space)(qr_files *files, const char *path, qr_files_space *space, quire_error *error);

@@ -70,7 +70,6 @@ quire_status qr_segment_file_create(qr_disk_io *io, const qr_segment_header *hea
     status = file_fill(io, file, page, error);
     if (status == QUIRE_OK) return QUIRE_OK;
     qr_segment_file_close(io, file);
-    (void)files->ops->remove(files, path, NULL);
     return status;
 }
 
@@ -95,7 +94,9 @@ void qr_segment_file_close(qr_disk_io *io, qr_segment_file *file) {
 quire_status qr_segment_file_remove(qr_disk_io *io, uint64_t id, quire_error *error) {
     char path[QR_SEGMENT_PATH_MAX];
     if (!qr_segment_path(io->folder, id, path)) return path_too_long(io->folder, error);
-    return io->files->ops->remove(io->files, path, error);
+    quire_status status = io->files->ops->remove(io->files, path, error);
+    if (status != QUIRE_OK && status != QUIRE_NOT_FOUND) return status;
+    return io->files->ops->sync_folder(io->files, io->folder, error);
 }
 
 /* ---- footers ---- */
@@ -124,6 +125,33 @@ quire_status qr_segment_file_unseal(qr_disk_io *io, const qr_segment_file *file,
     uint64_t offset = qr_segment_footer_offset(&file->header.shape);
     quire_status status = qr_disk_io_write_at(io, file->fd, page, QR_PAGE_BYTES, offset, error);
     return status == QUIRE_OK && sync ? qr_disk_io_sync(io, file->fd, error) : status;
+}
+
+/* ---- emptying ---- */
+
+static quire_status counted(qr_disk_io *io, quire_status status) {
+    io->error_count += status != QUIRE_OK;
+    return status;
+}
+
+quire_status qr_segment_file_punch(qr_disk_io *io, const qr_segment_file *file, const unsigned char *wanted,
+                                   uint32_t used_slots, quire_error *error) {
+    const qr_segment_shape *shape = &file->header.shape;
+    quire_status status = QUIRE_OK;
+    for (uint32_t slot = 0; status == QUIRE_OK && slot < used_slots; slot++) {
+        uint32_t first = slot;
+        while (slot < used_slots && !wanted[slot]) slot++;
+        if (slot == first) continue;
+        status = io->files->ops->punch(io->files, file->fd, qr_segment_record_offset(shape, first),
+                                       (slot - first) * qr_segment_record_bytes(shape), error);
+    }
+    return counted(io, status);
+}
+
+quire_status qr_segment_file_zero(qr_disk_io *io, const qr_segment_file *file, uint32_t first_slot, quire_error *error) {
+    const qr_segment_shape *shape = &file->header.shape;
+    uint64_t begin = qr_segment_record_offset(shape, first_slot), end = qr_segment_file_bytes(shape);
+    return counted(io, io->files->ops->zero(io->files, file->fd, begin, end - begin, error));
 }
 
 /* ---- records ---- */
@@ -177,4 +205,25 @@ void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned 
         if (status != QUIRE_OK) footer->used_slots = slot + 1;
         slot += (uint32_t)count;
     }
+}
+
+static quire_status rewrite(qr_disk_io *io, int fd, unsigned char *window, uint64_t offset, uint64_t size_bytes,
+                            quire_error *error) {
+    quire_status status = qr_disk_io_read_at(io, fd, window, size_bytes, offset, error);
+    return status == QUIRE_OK ? qr_disk_io_write_at(io, fd, window, size_bytes, offset, error) : status;
+}
+
+quire_status qr_segment_file_rewrite(qr_disk_io *io, const qr_segment_file *file, const qr_footer *footer,
+                                     unsigned char *window, uint64_t window_bytes, quire_error *error) {
+    const qr_segment_shape *shape = &file->header.shape;
+    uint64_t stride = qr_segment_record_bytes(shape), at_once = window_bytes / stride;
+    quire_status status = rewrite(io, file->fd, window, 0, QR_SEGMENT_HEADER_BYTES, error);
+    for (uint32_t slot = 0; status == QUIRE_OK && slot < footer->used_slots; slot++) {
+        uint32_t first = slot;
+        while (slot < footer->used_slots && slot - first < at_once && qr_footer_has(footer, slot)) slot++;
+        if (slot == first) continue;
+        status = rewrite(io, file->fd, window, qr_segment_record_offset(shape, first), (slot - first) * stride, error);
+        if (slot - first == at_once) slot--; /* it stopped before one that has not been looked at */
+    }
+    return status;
 }

@@ -20,14 +20,15 @@ bool qr_segment_path(const char *folder, uint64_t id, char path[QR_SEGMENT_PATH_
 /* The id in the last component of a segment's path. */
 bool qr_segment_name_parse(const char *name, uint64_t *id);
 
-/* A new file with all its space and a header, lasting in its folder. page [4 KiB] is scratch. On failure no file is there.
- * NO_SPACE, IO. */
+/* A new file with all its space and a header, lasting in its folder. page [4 KiB] is scratch. A failure may leave a file
+ * without a header, to be removed by its owner. NO_SPACE, IO. */
 QUIRE_MUST_CHECK quire_status qr_segment_file_create(qr_disk_io *io, const qr_segment_header *header, unsigned char *page,
                                                      qr_segment_file *file, quire_error *error);
 /* Opens the file of this header; nothing is read. */
 QUIRE_MUST_CHECK quire_status qr_segment_file_open(qr_disk_io *io, const qr_segment_header *header, bool write,
                                                    qr_segment_file *file, quire_error *error);
 void qr_segment_file_close(qr_disk_io *io, qr_segment_file *file); /* none is fine */
+/* It is gone when this returns, and does not come back: QUIRE_OK also when nothing that can be removed was there. */
 QUIRE_MUST_CHECK quire_status qr_segment_file_remove(qr_disk_io *io, uint64_t id, quire_error *error);
 
 /* bytes [qr_footer_bytes_max]. DAMAGED: there is none that holds. */
@@ -39,11 +40,20 @@ QUIRE_MUST_CHECK quire_status qr_segment_file_seal(qr_disk_io *io, const qr_segm
 /* No footer holds any more; lasting when `sync`. page [4 KiB] is scratch. */
 QUIRE_MUST_CHECK quire_status qr_segment_file_unseal(qr_disk_io *io, const qr_segment_file *file, unsigned char *page,
                                                      bool sync, quire_error *error);
+/* The bytes of the slots below `used_slots` that are not wanted go, and their space is given back. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_punch(qr_disk_io *io, const qr_segment_file *file, const unsigned char *wanted,
+                                                    uint32_t used_slots, quire_error *error);
+/* The bytes from this slot on go (slot_count: the footer's only), and their space is kept. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_zero(qr_disk_io *io, const qr_segment_file *file, uint32_t first_slot,
+                                                   quire_error *error);
 
 /* Makes a footer of the records that prove themselves, payloads and all. window [window_bytes] holds one record at least.
  * Slots that cannot be read are left out. *damaged counts records that were begun and do not hold. */
 void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned char *window, uint64_t window_bytes,
                           unsigned char *bytes, qr_footer *footer, uint32_t *damaged);
+/* Writes once more what the footer speaks of, and the header: what is read may be in memory only, when a sync has failed. */
+QUIRE_MUST_CHECK quire_status qr_segment_file_rewrite(qr_disk_io *io, const qr_segment_file *file, const qr_footer *footer,
+                                                      unsigned char *window, uint64_t window_bytes, quire_error *error);
 /* A record at a place proves itself: it is of this segment, slot, shape and fingerprint, and its payload has its checksum. */
 QUIRE_MUST_CHECK quire_status qr_segment_record_check(const qr_segment_header *segment, uint32_t slot,
                                                       const unsigned char *page, qr_record_header *header, quire_error *error);

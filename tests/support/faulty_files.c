@@ -16,6 +16,7 @@
 #include "base/assertion.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/random.h"
 #include "tests/support/faulty_journal.h"
 
@@ -31,7 +32,18 @@ typedef enum call_kind {
     CALL_REMOVE,
     CALL_OTHER
 } call_kind;
-enum { CALL_KIND_COUNT = CALL_OTHER + 1 };
+
+/* What chance decides. Every stream has draws of its own, the n-th always the same for a seed: so a thread that comes a little
+ * earlier or later changes nothing for the calls of another kind. */
+typedef enum stream {
+    STREAM_IO, /* of the first kind; the others follow */
+    STREAM_SPACE = STREAM_IO + CALL_OTHER + 1,
+    STREAM_FLIP_READ = STREAM_SPACE + CALL_OTHER + 1,
+    STREAM_FLIP_WRITE,
+    STREAM_FLIP_BIT,
+    STREAM_PART,
+    STREAM_COUNT
+} stream;
 
 struct faulty_files {
     qr_files files;
@@ -41,9 +53,8 @@ struct faulty_files {
     pthread_mutex_t lock;
     /* under lock */
     faults now;
-    qr_random random;
-    uint64_t seen[CALL_KIND_COUNT]; /* calls of a kind since set */
-    uint64_t flip_seen[2];          /* reads, writes */
+    uint64_t seen[STREAM_COUNT];  /* calls of a stream since set */
+    uint64_t drawn[STREAM_COUNT]; /* since create */
     faulty_counts counts;
     uint64_t medium_free_ns; /* slow: until then it is busy */
     uint64_t stop_after;     /* changes until the end; 0: never */
@@ -54,9 +65,14 @@ static faulty_files *faulty_of(qr_files *files) { return (faulty_files *)(void *
 
 /* ---- decisions; under lock ---- */
 
-static bool happens(faulty_files *f, const fault_when *when, uint64_t seen) {
-    if (when->nth && seen == when->nth) return true;
-    return when->rate > 0 && qr_random_unit(&f->random) < when->rate;
+static qr_random draw(faulty_files *f, stream from) {
+    return (qr_random){qr_mix64(f->now.seed ^ qr_mix64((uint64_t)from << 48 ^ ++f->drawn[from]))};
+}
+
+static bool happens(faulty_files *f, const fault_when *when, stream from) {
+    qr_random random = draw(f, from);
+    if (++f->seen[from] == when->nth) return true;
+    return when->rate > 0 && qr_random_unit(&random) < when->rate;
 }
 
 /* What was there before a change must be known for certain, so with a journal one call goes after the other. */
@@ -99,10 +115,10 @@ static bool is_last_change(faulty_files *f) {
 }
 
 static verdict decide(faulty_files *f, call_kind kind, bool changes) {
-    uint64_t seen = ++f->seen[kind];
     f->counts.calls++;
     if (f->stopped) return OVER;
-    bool io = happens(f, io_fault(&f->now, kind), seen), space = happens(f, space_fault(&f->now, kind), seen);
+    bool io = happens(f, io_fault(&f->now, kind), STREAM_IO + kind);
+    bool space = happens(f, space_fault(&f->now, kind), STREAM_SPACE + kind);
     if (changes && is_last_change(f)) return GO_IN_PART;
     f->counts.failures += io;
     f->counts.no_space += !io && space;
@@ -160,8 +176,9 @@ static unsigned char *parts_at(const struct iovec *parts, uint64_t offset) {
 static uint64_t choose_flip(faulty_files *f, bool writes, uint64_t bytes) {
     pthread_mutex_lock(&f->lock);
     const fault_when *when = writes ? &f->now.flip_write : &f->now.flip_read;
-    bool flip = happens(f, when, ++f->flip_seen[writes]) && bytes;
-    uint64_t bit = flip ? qr_random_u64(&f->random) % (bytes * 8) : UINT64_MAX;
+    bool flip = happens(f, when, writes ? STREAM_FLIP_WRITE : STREAM_FLIP_READ) && bytes;
+    qr_random random = draw(f, STREAM_FLIP_BIT);
+    uint64_t bit = flip ? qr_random_u64(&random) % (bytes * 8) : UINT64_MAX;
     f->counts.flips += flip;
     pthread_mutex_unlock(&f->lock);
     return bit;
@@ -249,7 +266,8 @@ static quire_status write_copy(faulty_files *f, int fd, const struct iovec *part
 static void write_in_part(faulty_files *f, int fd, const struct iovec *parts, int part_count, uint64_t offset) {
     uint64_t pages = parts_bytes(parts, part_count) / PAGE;
     pthread_mutex_lock(&f->lock);
-    uint64_t bytes = qr_random_u64(&f->random) % (pages + 1) * PAGE;
+    qr_random random = draw(f, STREAM_PART);
+    uint64_t bytes = qr_random_u64(&random) % (pages + 1) * PAGE;
     pthread_mutex_unlock(&f->lock);
     if (bytes) (void)!write_copy(f, fd, parts, bytes, UINT64_MAX, offset, NULL);
 }
@@ -297,16 +315,27 @@ static quire_status faulty_allocate(qr_files *files, int fd, uint64_t size_bytes
     return status;
 }
 
-static quire_status faulty_punch(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error) {
-    faulty_files *f = faulty_of(files);
+typedef quire_status emptying(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error);
+
+static quire_status empty(faulty_files *f, emptying *call, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error) {
     verdict v = decide_locked(f, CALL_PUNCH, true);
     if (v != GO) return refuse(error, v, NULL, offset);
     enter(f);
     if (f->journal) faulty_journal_change(f->journal, fd, offset, size_bytes);
-    quire_status status = f->below->ops->punch(f->below, fd, offset, size_bytes, error);
+    quire_status status = call(f->below, fd, offset, size_bytes, error);
     if (f->journal) faulty_journal_changed(f->journal, fd);
     leave(f);
     return status;
+}
+
+static quire_status faulty_punch(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error) {
+    faulty_files *f = faulty_of(files);
+    return empty(f, f->below->ops->punch, fd, offset, size_bytes, error);
+}
+
+static quire_status faulty_zero(qr_files *files, int fd, uint64_t offset, uint64_t size_bytes, quire_error *error) {
+    faulty_files *f = faulty_of(files);
+    return empty(f, f->below->ops->zero, fd, offset, size_bytes, error);
 }
 
 static quire_status faulty_space(qr_files *files, const char *path, qr_files_space *space, quire_error *error) {
@@ -392,6 +421,7 @@ static quire_status faulty_remove(qr_files *files, const char *path, quire_error
     enter(f);
     int failed = faulty_journal_remove(f->journal, path);
     leave(f);
+    if (failed == ENOENT || failed == EISDIR) return qr_fail(error, QUIRE_NOT_FOUND, path, QR_NO_OFFSET, "no file is there");
     return of_reason(failed, path, error);
 }
 
@@ -417,6 +447,7 @@ faulty_files *faulty_files_create(qr_files *below, const faults *now, bool remem
         .write = faulty_write,
         .allocate = faulty_allocate,
         .punch = faulty_punch,
+        .zero = faulty_zero,
         .sync = faulty_sync,
         .sync_folder = faulty_sync_folder,
         .remove = faulty_remove,
@@ -431,7 +462,6 @@ faulty_files *faulty_files_create(qr_files *below, const faults *now, bool remem
     pthread_mutex_init(&f->serial, NULL);
     pthread_mutex_init(&f->lock, NULL);
     f->now = *now;
-    f->random = (qr_random){now->seed};
     return f;
 }
 
@@ -449,7 +479,6 @@ void faulty_files_set(faulty_files *f, const faults *now) {
     pthread_mutex_lock(&f->lock);
     f->now = *now;
     memset(f->seen, 0, sizeof f->seen);
-    memset(f->flip_seen, 0, sizeof f->flip_seen);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -190,12 +190,27 @@ void faulty_journal_changed(faulty_journal *journal, int fd) {
     read_part(fd, change->after, change->offset, change->size_bytes);
 }
 
+/* What lasts now lasts in spite of an earlier change of the same bytes that a failed sync was for. */
+static void outlast(file_change *doomed, const file_change *lasting) {
+    uint64_t begin = doomed->offset > lasting->offset ? doomed->offset : lasting->offset;
+    uint64_t doomed_end = doomed->offset + doomed->size_bytes, lasting_end = lasting->offset + lasting->size_bytes;
+    uint64_t end = doomed_end < lasting_end ? doomed_end : lasting_end;
+    if (doomed->file_before < lasting->file_after) doomed->file_before = lasting->file_after;
+    if (doomed->file_after < lasting->file_after) doomed->file_after = lasting->file_after;
+    if (begin >= end) return;
+    memcpy(doomed->before + (begin - doomed->offset), lasting->after + (begin - lasting->offset), end - begin);
+    memcpy(doomed->after + (begin - doomed->offset), lasting->after + (begin - lasting->offset), end - begin);
+}
+
 void faulty_journal_sync(faulty_journal *journal, int fd, bool failed) {
     journal_file *file = find_open(journal, fd)->file;
     QR_LIST_EACH_SAFE (node, next, &file->changes) {
         file_change *change = QR_LIST_ENTRY(node, file_change, node);
         if (failed) change->doomed = true;
-        else if (!change->doomed) change_free(change);
+        if (change->doomed) continue;
+        for (qr_list *before = node->prev; before != &file->changes; before = before->prev)
+            outlast(QR_LIST_ENTRY(before, file_change, node), change); /* all that are left before it are doomed */
+        change_free(change);
     }
 }
 

@@ -159,6 +159,7 @@ static void config_init(store_model *m) {
                                  .write_buffers = 6,
                                  .read_buffers = 6,
                                  .reader_count = 2,
+                                 .retry_us_max = 2000,
                                  .files = faulty_files_table(m->faulty),
                                  .wake = on_wake,
                                  .wake_context = m};

@@ -168,10 +168,9 @@ static uint32_t choose_absent(store_model *m) {
 }
 
 static uint32_t choose_in(store_model *m, node_state state) {
-    for (int tries = 0; tries < 24; tries++) {
-        uint32_t i = qr_random_below(&m->random, MODEL_NODES);
-        if (nodes_of(m)[i].state == state) return i;
-    }
+    uint32_t first = qr_random_below(&m->random, MODEL_NODES);
+    for (uint32_t k = 0; k < MODEL_NODES; k++)
+        if (nodes_of(m)[(first + k) % MODEL_NODES].state == state) return (first + k) % MODEL_NODES;
     return UINT32_MAX;
 }
 
@@ -212,7 +211,10 @@ static void call_get(store_model *m) {
     for (uint32_t count = 1 + qr_random_below(&m->random, 4); count && index != UINT32_MAX; count--) {
         model_node *node = &nodes_of(m)[index];
         if (node->state != NODE_LIVE) break;
-        if (!m->store->ops->get(m->store, node->record, (uint64_t)index << 32 | node->record)) break;
+        if (!m->store->ops->get(m->store, node->record, (uint64_t)index << 32 | node->record)) {
+            wait_a_little(m, 300000);
+            break;
+        }
         record_of(m, node->record)->gets++;
         m->gets_under_way++;
         index = node->parent;
@@ -263,11 +265,15 @@ static void note_erased(store_model *m) {
     }
 }
 
+static void take_events(store_model *m) {
+    for (uint32_t count = 1 + qr_random_below(&m->random, 8); count && model_take_event(m); count--) {}
+}
+
 void model_random_call(store_model *m) {
     uint32_t roll = qr_random_below(&m->random, 1000);
     if (roll < 420) call_put(m);
     else if (roll < 660) call_get(m);
-    else if (roll < 800) (void)model_take_event(m);
+    else if (roll < 800) take_events(m);
     else if (roll < 870) model_release_held(m);
     else if (roll < 940) call_touch(m);
     else if (roll < 955) m->store->ops->kick(m->store);
@@ -337,8 +343,8 @@ static void random_end(store_model *m) {
 void model_step(store_model *m) {
     uint32_t roll = qr_random_below(&m->random, 1000);
     m->steps++;
-    if (roll == 0) random_end(m);
-    else if (roll < (m->options.faults ? 2u : 5u)) model_settle(m);
+    if (roll < (m->options.faults ? 3u : 1u)) random_end(m);
+    else if (roll < 5) model_settle(m);
     else model_random_call(m);
     if (m->options.calm) model_drain(m);
     check_store(m);

@@ -86,7 +86,7 @@ Test(faults_faulty_files, without_faults_all_goes_through) {
         cr_assert_eq(files->ops->rename(files, at("a"), at("b"), NULL), QUIRE_OK);
         cr_assert_eq(files->ops->sync_folder(files, folder, NULL), QUIRE_OK);
         cr_assert_eq(files->ops->remove(files, at("b"), NULL), QUIRE_OK);
-        cr_assert_eq(files->ops->remove(files, at("b"), NULL), QUIRE_IO);
+        cr_assert_eq(files->ops->remove(files, at("b"), NULL), QUIRE_NOT_FOUND);
         faulty_files_destroy(f);
     }
 }
