@@ -27,10 +27,12 @@ target_link_libraries(test_constant_hash_prefix_cache PRIVATE qr_prefix_cache qr
 add_test(NAME unit.prefix_cache_constant_hash COMMAND test_constant_hash_prefix_cache --jobs 2)
 set_tests_properties(unit.prefix_cache_constant_hash PROPERTIES TIMEOUT 120 LABELS "unit;prop;quick")
 
-# The example is compiled as a stranger would, against the public headers only.
-add_executable(example_kv_prefix_reuse ${PROJECT_SOURCE_DIR}/examples/kv_prefix_reuse.c)
-target_compile_options(example_kv_prefix_reuse PRIVATE ${QUIRE_WARNINGS} ${QUIRE_SANITIZE_FLAGS})
-target_link_options(example_kv_prefix_reuse PRIVATE ${QUIRE_SANITIZE_FLAGS})
-target_link_libraries(example_kv_prefix_reuse PRIVATE quire-kv)
-add_test(NAME example.kv_prefix_reuse COMMAND example_kv_prefix_reuse)
-set_tests_properties(example.kv_prefix_reuse PROPERTIES LABELS "example;quick")
+# The examples are compiled as a stranger would, against the public headers only.
+foreach(example kv_prefix_reuse kv_disk_tier)
+  add_executable(example_${example} ${PROJECT_SOURCE_DIR}/examples/${example}.c)
+  target_compile_options(example_${example} PRIVATE ${QUIRE_WARNINGS} ${QUIRE_SANITIZE_FLAGS})
+  target_link_options(example_${example} PRIVATE ${QUIRE_SANITIZE_FLAGS})
+  target_link_libraries(example_${example} PRIVATE quire-kv)
+  add_test(NAME example.${example} COMMAND example_${example})
+  set_tests_properties(example.${example} PROPERTIES LABELS "example;quick")
+endforeach()

@@ -24,11 +24,13 @@ $cc -std=c11 -Wall -Wextra -Werror $(pc --cflags) "$consumer/consumer.c" -o "$wo
 $cxx -Wall -Wextra -Werror $(pc --cflags) "$consumer/consumer.cpp" -o "$work/cxx" $(pc --libs)
 LD_LIBRARY_PATH=$libdir "$work/c"
 LD_LIBRARY_PATH=$libdir "$work/cxx"
-echo "pkg-config, static, and the example"
+echo "pkg-config, static, and the examples"
 $cc -std=c11 $(pc --cflags) "$consumer/consumer.c" -o "$work/static" "$libdir/libquire-kv.a" $(pc --static --libs | sed 's/-lquire-kv//')
 "$work/static"
-$cc -std=c11 $(pc --cflags) "$source/examples/kv_prefix_reuse.c" -o "$work/example" $(pc --libs)
-LD_LIBRARY_PATH=$libdir "$work/example"
+for example in kv_prefix_reuse kv_disk_tier; do
+    $cc -std=c11 $(pc --cflags) "$source/examples/$example.c" -o "$work/example" $(pc --libs)
+    LD_LIBRARY_PATH=$libdir "$work/example"
+done
 
 echo "find_package"
 cmake -S "$consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
