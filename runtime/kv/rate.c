@@ -36,6 +36,12 @@ void qr_rate_end(qr_rate *rate, uint64_t bytes, uint64_t now_us) {
     rate->under_way--;
     rate->sample_bytes += bytes;
     uint64_t spent_us = now_us > rate->since_us ? now_us - rate->since_us : 0;
+    if (spent_us == 0 && rate->us_seen > 0 && rate->measured_us == now_us) { /* the rest of a gust that was just learnt from */
+        rate->bytes_seen += (double)rate->sample_bytes;
+        rate->bytes_per_second = rate->bytes_seen * 1e6 / rate->us_seen;
+        rate->sample_bytes = 0;
+        return;
+    }
     bool whole = spent_us >= QR_RATE_SAMPLE_US || (rate->under_way == 0 && spent_us > 0);
     if (whole && rate->sample_bytes > 0) rate_learn(rate, rate->sample_bytes, now_us);
 }

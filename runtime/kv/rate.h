@@ -2,7 +2,8 @@
  *
  * Bytes that arrived divided by the time in which anything was under way, so overlapping transfers are not counted twice.
  * Bytes and time of samples are added up apart, and both fade: reads come back in gusts, and an average of the samples' speeds
- * would count a short gust as much as the long wait before it (measured: 2 to 4 times the speed of the disk). Time is the
+ * would count a short gust as much as the long wait before it (measured: 2 to 4 times the speed of the disk). What ends at the
+ * instant that was just learnt from belongs to the same sample: a poll sees many ends at once. Time is the
  * manager's (quire_kv_set_time), so what is measured is what a load sees, the rounds of its owner included.
  *
  * An estimate falls back to a prior while nothing is measured, and a measurement loses weight with age: the geometric mean of
