@@ -84,7 +84,8 @@ static void drain_over(uv_timer_t *timer) {
 void qr_drain_begin(qr_server *server) {
     if (server->state == QR_SERVER_DRAINING) return;
     server->state = QR_SERVER_DRAINING;
-    qr_log_info(server->config.log, "drain", QR_INT("connections", server->connection_count));
+    qr_log_info(server->config.log, "drain", QR_INT("connections", server->connection_count),
+                QR_INT("limit_seconds", server->config.drain_ms / 1000));
     uv_timer_start(&server->drain_timer, drain_over, server->config.drain_ms, 0);
     replies_fail(server, false);
     QR_LIST_EACH_SAFE (node, following, &server->connections) {

@@ -236,15 +236,17 @@ static void reply_finish_body(qr_reply *reply) {
 static void reply_observe(qr_reply *reply) {
     qr_metrics *metrics = &reply->server->metrics;
     qr_usage usage = qr_reply_usage(reply);
-    uint64_t now_us = qr_clock_us(), queued_us = reply->parts[0].queued_us;
+    uint64_t now_us = qr_clock_us(), queued_us = reply->parts[0].queued_us, disk_tokens = 0;
+    for (uint32_t i = 0; i < reply->generation->prompt_count; i++) disk_tokens += reply->parts[i].match.disk_tokens;
     qr_metrics_observe(metrics, QR_METRIC_REQUEST, now_us - reply->arrived_us);
     qr_metrics_observe(metrics, QR_METRIC_QUEUE, queued_us);
     qr_metrics_observe(metrics, QR_METRIC_PREFILL, usage.prefill_us);
     qr_metrics_observe(metrics, QR_METRIC_DECODE, usage.decode_us);
     qr_log_info(reply->server->config.log, "reply", QR_STR("id", reply->id), QR_INT("prompt_tokens", usage.prompt_tokens),
-                QR_INT("cached_tokens", usage.cached_tokens), QR_INT("completion_tokens", usage.completion_tokens),
-                QR_INT("choices", reply->choice_count), QR_INT("queued_us", queued_us), QR_INT("prefill_us", usage.prefill_us),
-                QR_INT("decode_us", usage.decode_us), QR_INT("total_us", now_us - reply->arrived_us));
+                QR_INT("cached_tokens", usage.cached_tokens), QR_INT("disk_tokens", disk_tokens),
+                QR_INT("completion_tokens", usage.completion_tokens), QR_INT("choices", reply->choice_count),
+                QR_INT("queued_us", queued_us), QR_INT("prefill_us", usage.prefill_us), QR_INT("decode_us", usage.decode_us),
+                QR_INT("total_us", now_us - reply->arrived_us));
 }
 
 static void reply_complete(qr_reply *reply) {

@@ -58,6 +58,18 @@ static void put_tiers(qr_json *json, const quire_kv_match *match) {
     qr_json_close(json, '}');
 }
 
+/* Where what is cached ends, or goes on with other tokens. What is loaded is the back of what is stored, and its front is
+ * computed meanwhile: then the end lies behind both. */
+static uint32_t divergent_position(const quire_kv_match *match) {
+    switch (match->miss) {
+    case QUIRE_KV_MISS_SLOWER:
+    case QUIRE_KV_MISS_VERIFYING:
+    case QUIRE_KV_MISS_ABANDONED:
+    case QUIRE_KV_MISS_DAMAGED: return match->token_count;
+    default: return match->stored_tokens ? match->token_count - match->tail_tokens + match->stored_tokens : match->token_count;
+    }
+}
+
 /* Why each prompt's hit was as long as it was. */
 static void put_explanation(qr_json *json, const qr_reply *reply) {
     qr_json_key(json, "kv");
@@ -72,7 +84,7 @@ static void put_explanation(qr_json *json, const qr_reply *reply) {
         qr_json_put_uint(json, "tail_tokens", match->tail_tokens);
         qr_json_put_uint(json, "stored_tokens", match->stored_tokens);
         put_tiers(json, match);
-        qr_json_put_uint(json, "first_divergent_position", match->token_count);
+        qr_json_put_uint(json, "first_divergent_position", divergent_position(match));
         qr_json_put_text(json, "cause", quire_kv_miss_name(match->miss));
         qr_json_close(json, '}');
     }

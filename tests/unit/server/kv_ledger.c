@@ -89,6 +89,8 @@ Test(server_kv_ledger, explains_every_cause_and_where_the_hit_came_from) {
     for (int miss = 0; miss < QUIRE_KV_MISS_COUNT; miss++) {
         const quire_kv_match match = {
             .token_count = 3, .host_tokens = 0, .disk_tokens = 2, .stored_tokens = 16, .miss = (quire_kv_miss)miss};
+        bool about_stored = miss == QUIRE_KV_MISS_SLOWER || miss == QUIRE_KV_MISS_VERIFYING || miss == QUIRE_KV_MISS_ABANDONED ||
+                            miss == QUIRE_KV_MISS_DAMAGED;
         fixture f;
         fake_script script = {.match = &match};
         fixture_start(&f, "a", &script, NULL);
@@ -99,6 +101,7 @@ Test(server_kv_ledger, explains_every_cause_and_where_the_hit_came_from) {
         cr_expect_eq(json_integer_value(json_object_get(tiers, "device")), 1);
         cr_expect_eq(json_integer_value(json_object_get(tiers, "disk")), 2);
         cr_expect_eq(json_integer_value(json_object_get(kv, "stored_tokens")), 16);
+        cr_expect_eq(json_integer_value(json_object_get(kv, "first_divergent_position")), about_stored ? 3 : 19);
         json_t *details = json_object_get(json_object_get(root, "usage"), "prompt_tokens_details");
         cr_expect_eq(json_integer_value(json_object_get(details, "cached_tokens")), 3, "what was loaded counts");
         json_decref(root);
