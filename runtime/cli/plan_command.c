@@ -1,4 +1,5 @@
-/* plan_command.c - prints what qr_sizing_resolve says; no arithmetic of its own, so a plan cannot disagree with the daemon. */
+/* plan_command.c - prints what qr_pool_sizing_resolve says, as the daemon's start screen does; no arithmetic of its own, so a
+ * plan cannot disagree with the daemon. */
 #include "runtime/cli/plan_command.h"
 
 #include <argp.h>
@@ -6,8 +7,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "runtime/cli/command_line.h"
+#include "runtime/cli/pool_sizing.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/size_text.h"
 #include "runtime/cli/start_screen.h"
@@ -23,7 +26,8 @@ typedef struct plan_args {
 enum { KEY_MEMORY = 300, KEY_JSON };
 
 static const struct argp_option plan_options[] = {
-    {"memory", KEY_MEMORY, "SIZE", 0, "Memory for weights, KV and work space together (default: as `serve` would choose)", 0},
+    {"memory", KEY_MEMORY, "SIZE", 0,
+     "Memory for weights, KV and work space together; --host-cache comes on top (default: as `serve` would choose)", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object; every size in bytes", 0},
     {0},
 };
@@ -105,13 +109,14 @@ static int print_json(json_t *plan) {
 static int plan_print(const plan_args *args, const quire_model *model, const qr_settings *settings, quire_error *error) {
     quire_engine_config config;
     qr_sizing sizing;
-    qr_settings_engine_config(settings, &config);
-    if (qr_sizing_resolve(model, &config, args->memory, &config, &sizing, error) != QUIRE_OK) {
-        qr_settings_name_source(error);
+    if (qr_pool_sizing_resolve(model, settings, args->memory, settings->host_cache, &config, &sizing, error) != QUIRE_OK) {
+        qr_pool_sizing_name_source(settings, settings->host_cache, error);
         return qr_terminal_fail("plan", error);
     }
-    if (args->json) return print_json(plan_json(model, &config, &sizing, args->memory));
-    print_table(model, &config, &sizing, args->memory);
+    uint64_t memory = args->memory;
+    if (!qr_add_u64(memory, settings->host_cache, &memory)) memory = UINT64_MAX;
+    if (args->json) return print_json(plan_json(model, &config, &sizing, memory));
+    print_table(model, &config, &sizing, memory);
     return 0;
 }
 

@@ -13,18 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/cli/cache_folder.h"
 #include "runtime/cli/command_line.h"
+#include "runtime/cli/pool_sizing.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/socket_path.h"
 #include "runtime/cli/start_screen.h"
 #include "runtime/cli/terminal.h"
-#include "runtime/engine/sizing.h"
 #include "runtime/server/server.h"
 
 enum { PATH_BYTES = 512 };
@@ -45,19 +44,8 @@ typedef struct daemon_state {
 
 /* ---- loading ---- */
 
-/* A host cache is further memory for the same pool: on the CPU there is no tier between, unless the parts make one. */
-static quire_status daemon_size(daemon_state *d, quire_engine_config *config, qr_sizing *sizing) {
-    qr_settings_engine_config(&d->settings, config);
-    quire_status status = qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
-    if (status != QUIRE_OK || d->settings.host_cache == 0 || d->parts->host_tier) return status;
-    uint64_t memory;
-    if (!qr_add_u64(sizing->kv_pool_bytes + sizing->kv_bookkeeping_bytes, d->settings.host_cache, &memory))
-        return qr_fail(&d->error, QUIRE_TOO_LARGE, "--host-cache", QR_NO_OFFSET, "is too large");
-    qr_settings_engine_config(&d->settings, config);
-    config->kv_block_count = 0;
-    config->kv_memory_bytes = memory;
-    return qr_sizing_resolve(d->model, config, UINT64_MAX, config, sizing, &d->error);
-}
+/* Unless the parts make a tier of it, the host cache is further memory of the pool. */
+static uint64_t host_joining(const daemon_state *d) { return d->parts->host_tier ? 0 : d->settings.host_cache; }
 
 static void daemon_show(const daemon_state *d, const quire_engine_config *config, const qr_sizing *sizing, uint64_t load_ms) {
     qr_cpu_features features;
@@ -82,12 +70,13 @@ static quire_status daemon_load(daemon_state *d) {
     char fingerprints[PATH_BYTES];
     if (qr_cache_folder("fingerprints", fingerprints, sizeof fingerprints)) options.fingerprint_folder = fingerprints;
     quire_status status = quire_model_open(d->settings.model, &options, &d->model, &d->error);
-    if (status == QUIRE_OK) status = daemon_size(d, &config, &sizing);
+    if (status == QUIRE_OK)
+        status = qr_pool_sizing_resolve(d->model, &d->settings, UINT64_MAX, host_joining(d), &config, &sizing, &d->error);
     if (status != QUIRE_OK) return status;
     config.wake = qr_server_wake;
     config.wake_context = d->server;
-    uint64_t host_bytes = d->parts->host_tier ? d->settings.host_cache : 0;
-    status = qr_engine_create_over(&config, d->parts, host_bytes, d->model, &d->engine, &d->error);
+    status =
+        qr_engine_create_over(&config, d->parts, d->settings.host_cache - host_joining(d), d->model, &d->engine, &d->error);
     if (status == QUIRE_OK) daemon_show(d, &config, &sizing, qr_clock_us() / 1000 - begin_ms);
     return status;
 }
@@ -96,7 +85,7 @@ static void *daemon_loader(void *context) {
     daemon_state *d = context;
     quire_status status = daemon_load(d);
     if (status != QUIRE_OK) {
-        qr_settings_name_source(&d->error);
+        qr_pool_sizing_name_source(&d->settings, host_joining(d), &d->error);
         qr_log_error(&d->log, "load_failed", QR_STR("source", d->error.source), QR_STR("text", d->error.text));
     }
     pthread_mutex_lock(&d->gate);

@@ -123,30 +123,59 @@ def test_serve_prints_its_screen_and_ends_cleanly():
         daemon.close()
 
 
-def test_a_host_cache_enlarges_the_pool():
-    blocks = []
-    for extra in ([], ["--host-cache", "32M"]):
-        daemon = ServeProcess("--context", "1024", "--kv-memory", "64M", *extra).wait_listening()
-        try:
-            end = time.monotonic() + 30
-            while quire("chat", "--socket", daemon.socket, "--max-tokens", "1", "--ask", "x").returncode and time.monotonic() < end:
-                time.sleep(0.1)
-            _, screen = daemon.stop()
-            blocks.append(int(re.search(r"pool +(\d+) blocks", screen).group(1)))
-        finally:
-            daemon.close()
-    assert blocks[1] - blocks[0] in range(88, 92)  # 91 blocks of 360 KiB and their bookkeeping
+def start_screen(*flags):
+    """Blocks, tokens and sum of a daemon's start screen."""
+    daemon = ServeProcess(*flags).wait_listening()
+    try:
+        end = time.monotonic() + 30
+        while quire("chat", "--socket", daemon.socket, "--max-tokens", "1", "--ask", "x").returncode and time.monotonic() < end:
+            time.sleep(0.1)
+        _, screen = daemon.stop()
+    finally:
+        daemon.close()
+    blocks, tokens = re.search(r"pool +(\d+) blocks, (\d+) tokens", screen).groups()
+    return int(blocks), int(tokens), re.search(r"^  sum +(.*)$", screen, re.MULTILINE).group(1)
+
+
+def test_a_plan_is_what_the_daemon_takes():
+    """Law 5: the same numbers from the same code, with a host cache and without."""
+    found = {}
+    for pool in (["--kv-memory", "64M"], ["--kv-blocks", "64"], ["--kv-memory", "1M"]):
+        for extra in ([], ["--host-cache", "64M"]):
+            flags = ["--context", "1024", *pool, *extra]
+            if pool[1] == "1M" and not extra:
+                continue  # alone it holds no context
+            plan = json.loads(quire("plan", MODEL, *flags, "--json").stdout)
+            screen = start_screen(*flags)
+            assert screen[:2] == (plan["blocks"], plan["pool_tokens"])
+            table = quire("plan", MODEL, *flags).stdout
+            assert re.search(r"^  sum +(.*)$", table, re.MULTILINE).group(1) == screen[2]
+            found[pool[1], bool(extra)] = plan["blocks"]
+    for pool in ("64M", "64"):
+        assert found[pool, True] - found[pool, False] in range(160, 184)  # 182 blocks of 360 KiB, bookkeeping among them
+    assert found["1M", True] > 160
+
+
+def test_a_plan_adds_the_host_cache_to_what_it_was_given():
+    plans = [json.loads(quire("plan", MODEL, "--memory", "1G", "--context", "1024", *extra, "--json").stdout)
+             for extra in ([], ["--host-cache", "64M"])]
+    assert plans[1]["blocks"] - plans[0]["blocks"] in range(160, 184)
+    assert plans[1]["total_bytes"] <= plans[1]["memory_bytes"] == (1 << 30) + (64 << 20)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--backend", "cuda"], "no CUDA backend"),
-        (["--disk-cache", "/tmp/x"], "not supported yet"),
+        (["--disk-cache-max", "1G"], "needs --disk-cache"),
         (["--kv-memory", "1G", "--kv-blocks", "9"], "not both"),
         (["--kv-memory", "1M"], "a context of 8192 tokens takes"),
         (["--kv-memory", "100000G"], "are available here"),
         (["--kv-blocks", "100000000"], "are available here"),
+        (["--context", "1024", "--host-cache", "100000G"], "--host-cache: "),
+        (["--context", "1024", "--host-cache", "100000G"], "are available here"),
+        (["--context", "1024", "--kv-memory", "64M", "--host-cache", "100000G"], "--kv-memory and --host-cache: "),
+        (["--context", "1024", "--kv-memory", "64M", "--host-cache", str((1 << 64) - 1)], "--host-cache: is too large"),
         (["--listen", "0.0.0.0:0"], "API key"),
         (["--kv-type", "f17"], "--kv-type"),
     ])
