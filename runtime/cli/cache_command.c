@@ -70,11 +70,17 @@ static int clear_folder(const cache_args *args, quire_error *error) {
     uint64_t bytes;
     char a[QR_SIZE_TEXT_BYTES];
     if (args->salt)
-        return (void)qr_fail(error, QUIRE_INVALID, "--salt", QR_NO_OFFSET, "is for a running daemon: give --socket"),
+        return (void)qr_fail(error, QUIRE_INVALID, "--salt", QR_NO_OFFSET,
+                             "is for a running daemon: leave --disk-cache away (--socket PATH says which daemon)"),
                fail(error);
-    if (quire_kv_store_clear(args->folder, &segments, &bytes, error) != QUIRE_OK) return fail(error);
+    quire_status status = quire_kv_store_clear(args->folder, &segments, &bytes, error);
+    if (status != QUIRE_OK) {
+        int code = fail(error);
+        if (status == QUIRE_BUSY) fputs("Without --disk-cache the daemon itself is asked to clear it.\n", stderr);
+        return code;
+    }
     if (args->json) printf("{\"segments\": %" PRIu32 ", \"bytes\": %" PRIu64 "}\n", segments, bytes);
-    else printf("%" PRIu32 " segments removed, %s\n", segments, qr_size_format(bytes, a));
+    else printf("%" PRIu32 " segment%s removed, %s\n", segments, segments == 1 ? "" : "s", qr_size_format(bytes, a));
     return 0;
 }
 
@@ -123,7 +129,8 @@ static error_t cache_option(int key, char *argument, struct argp_state *state) {
             argp_error(state, "--timeout takes seconds from 0 to 3600");
         break;
     case ARGP_KEY_ARG:
-        if (state->arg_num > 0) argp_error(state, "one of ls, stat, verify, flush and clear, please");
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one word too many: the folder is named by --disk-cache DIR", argument);
         args->verb = argument;
         break;
     case ARGP_KEY_END:
@@ -144,8 +151,8 @@ static quire_status choose_place(const cache_verb *verb, cache_args *args, char 
     if (args->folder && args->socket)
         return qr_fail(error, QUIRE_INVALID, "--socket", QR_NO_OFFSET, "give --disk-cache or --socket, not both");
     if (args->folder && !verb->of_folder)
-        return qr_fail(error, QUIRE_INVALID, "--disk-cache", QR_NO_OFFSET, "'%s' is for a running daemon: give --socket",
-                       verb->name);
+        return qr_fail(error, QUIRE_INVALID, "--disk-cache", QR_NO_OFFSET,
+                       "'%s' asks the running daemon: leave it away (--socket PATH says which daemon)", verb->name);
     if (args->socket && !verb->of_daemon)
         return qr_fail(error, QUIRE_INVALID, "--socket", QR_NO_OFFSET, "'%s' reads the folder itself: give --disk-cache DIR",
                        verb->name);
@@ -169,7 +176,8 @@ int qr_command_cache(int argc, char **argv) {
                                             "verify  read every record and its checksums; 1 when one does not hold\n"
                                             "flush   have a running daemon write what is cached and not on disk yet\n"
                                             "clear   forget everything, or what belongs to one salt\n\n"
-                                            "ls, stat and verify change nothing and may be used while a daemon runs."};
+                                            "ls, stat and verify change nothing and may be used while a daemon runs.\n"
+                                            "A segment file has its full size from its first block on."};
     char socket[PATH_BYTES];
     quire_error error;
     cache_args args = {.timeout_s = -1};

@@ -130,12 +130,16 @@ static void report_deinit(report *r) {
 /* ---- text ---- */
 
 static void print_sums(const report *r, const char *folder) {
-    char a[QR_SIZE_TEXT_BYTES];
+    char a[QR_SIZE_TEXT_BYTES], b[QR_SIZE_TEXT_BYTES];
     const quire_kv_store_summary *s = &r->summary;
+    uint64_t slots = 0, bytes = 0;
+    for (size_t i = 0; i < r->segment_count; i++) slots += r->segments[i].slot_count;
+    for (size_t i = 0; i < r->namespace_count; i++) bytes += r->namespaces[i].record_bytes;
     printf("folder      %s", folder);
     if (s->in_use) printf(" (in use by process %" PRIu64 ")", s->owner);
-    printf("\nsegments    %" PRIu32 " files, %s\nblocks      %" PRIu64 "\n", s->segment_count, qr_size_format(s->file_bytes, a),
-           s->record_count);
+    printf("\nsegments    %" PRIu32 " file%s, %s, room for %" PRIu64 " blocks\nblocks      %" PRIu64 ", %s\n", s->segment_count,
+           s->segment_count == 1 ? "" : "s", qr_size_format(s->file_bytes, a), slots, s->record_count,
+           qr_size_format(bytes, b));
     if (s->damaged_count) printf("damaged     %" PRIu64 " (quire cache verify says which)\n", s->damaged_count);
     if (s->unfinished_count) printf("unfinished  %" PRIu64 "\n", s->unfinished_count);
 }
@@ -248,9 +252,9 @@ quire_status qr_cache_report_verify(const char *folder, bool json, uint64_t *dam
         status = print_json(object, error);
     } else if (status == QUIRE_OK) {
         char a[QR_SIZE_TEXT_BYTES];
-        printf("%" PRIu64 " blocks hold, %" PRIu64 " are damaged, %" PRIu64 " unfinished; %s in %" PRIu32 " files\n",
+        printf("%" PRIu64 " blocks hold, %" PRIu64 " are damaged, %" PRIu64 " unfinished; %s in %" PRIu32 " file%s\n",
                r.summary.record_count, r.summary.damaged_count, r.summary.unfinished_count,
-               qr_size_format(r.summary.file_bytes, a), r.summary.segment_count);
+               qr_size_format(r.summary.file_bytes, a), r.summary.segment_count, r.summary.segment_count == 1 ? "" : "s");
     }
     report_deinit(&r);
     return status;

@@ -102,8 +102,10 @@ static void run_follow(run_state *r) {
 static void run_report(const run_state *r) {
     double ttft_ms = r->first_us ? (double)(r->first_us - r->begin_us) / 1000 : 0, decode_s = (double)r->done.decode_us / 1e6;
     uint32_t said = r->done.completion_tokens;
-    qr_terminal_note(stderr, "%s%" PRIu32 " prompt tokens, first token after %.0f ms, %" PRIu32 " tokens at %.1f/s",
-                     r->interrupted ? "stopped; " : "", r->done.prompt_tokens, ttft_ms, said,
+    qr_terminal_note(stderr,
+                     "%s%" PRIu32 " prompt tokens of which %" PRIu32 " cached, first token after %.0f ms, %" PRIu32
+                     " tokens at %.1f/s",
+                     r->interrupted ? "stopped; " : "", r->done.prompt_tokens, r->done.match.token_count, ttft_ms, said,
                      decode_s > 0 && said > 1 ? (said - 1) / decode_s : 0.0);
 }
 
@@ -209,6 +211,7 @@ static quire_status run_prompt(run_state *r) {
         status = qr_input_text_read(stdin, &input, &prompt.size, &r->error);
         prompt.data = input;
     }
+    if (status == QUIRE_OK && prompt.size == 0) status = qr_fail(&r->error, QUIRE_INVALID, "prompt", QR_NO_OFFSET, "is empty");
     if (status == QUIRE_OK)
         status = qr_run_prompt(r->model, r->args->raw, r->args->answer.system, prompt, &r->prompt, &r->error);
     if (status == QUIRE_OK && r->prompt.count == 0)
@@ -256,7 +259,7 @@ static error_t run_option(int key, char *argument, struct argp_state *state) {
     case KEY_IGNORE_EOS: args->ignore_eos = true; break;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0) argp_error(state, "one prompt, please: quote it");
-        args->prompt = argument;
+        args->prompt = strcmp(argument, "-") == 0 ? NULL : argument;
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -273,7 +276,7 @@ int qr_command_run(int argc, char **argv, const qr_kv_parts *parts) {
     const struct argp argp = {.options = run_options,
                               .parser = run_option,
                               .args_doc = "[PROMPT]",
-                              .doc = "Answer one prompt (standard input without PROMPT), without a daemon.\v"
+                              .doc = "Answer one prompt (standard input without PROMPT or with -), without a daemon.\v"
                                      "Ctrl-C stops the answer.",
                               .children = children};
     qr_command_line_parse(&argp, argc, argv, &args);

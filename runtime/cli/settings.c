@@ -75,8 +75,8 @@ static const setting_row rows[] = {
      "A block is written: complete = once it is, in idle bandwidth; evict = when its memory is needed; off = never, only what "
      "is there is read (complete)",
      SETTING_WORD, ENGINE, AT(disk_write), 0, 0, disk_write_words},
-    {"disk-write-budget", "SIZE/day", "Bytes written a day at most (no limit)", SETTING_DAILY, ENGINE, AT(disk_write_budget), 1,
-     UINT64_MAX, NULL},
+    {"disk-write-budget", "SIZE/day", "Bytes written a day at most (no limit)", SETTING_DAILY, ENGINE, AT(disk_write_budget),
+     1 << 20, UINT64_MAX, NULL}, /* less is a unit that was forgotten */
     {"disk-cache-floor", "SIZE", "Left free on the file system (default: 1G, or 5 % of it if that is less)", SETTING_SIZE,
      ENGINE, AT(disk_cache_floor), 1, UINT64_MAX, NULL},
     {"verify-kv", "off|sample=N|always", "Recompute what could be loaded, every time or one time in N, and compare (off)",
@@ -107,7 +107,13 @@ static const setting_row rows[] = {
      NULL},
 };
 
-enum { ROW_COUNT = sizeof rows / sizeof *rows, KEY_FIRST = 0x1000, KEY_CONFIG = KEY_FIRST - 1 };
+enum {
+    ROW_COUNT = sizeof rows / sizeof *rows,
+    KEY_FIRST = 0x1000,
+    KEY_MODEL = KEY_FIRST, /* on the command line 'm' */
+    KEY_CONFIG = KEY_FIRST - 1,
+    KEY_HOST_PORT = KEY_FIRST - 2,
+};
 _Static_assert((int)ROW_COUNT <= (int)QR_SETTINGS_MAX, "the parser has room for every row");
 
 /* ---- values ---- */
@@ -175,7 +181,9 @@ static void row_describe(const setting_row *row, char *text, size_t size) {
     switch (row->kind) {
     case SETTING_TEXT: snprintf(text, size, "a text that is not empty"); return;
     case SETTING_SIZE: snprintf(text, size, "a size in bytes such as 512M or 4G (K, M, G and T are powers of 1024)"); return;
-    case SETTING_DAILY: snprintf(text, size, "a size a day such as 50G/day (K, M, G and T are powers of 1024)"); return;
+    case SETTING_DAILY:
+        snprintf(text, size, "a size a day of at least 1M, such as 50G/day (K, M, G and T are powers of 1024)");
+        return;
     case SETTING_VERIFY: snprintf(text, size, "off, always or sample=N with N from 2 to 1000000"); return;
     case SETTING_TYPES: snprintf(text, size, "f32, f16, bf16, int8 or fp8_e4m3, or two of them for keys,values"); return;
     case SETTING_SWITCH: snprintf(text, size, "yes or no"); return;
@@ -193,7 +201,9 @@ static void row_describe(const setting_row *row, char *text, size_t size) {
 
 static error_t settings_option(int key, char *argument, struct argp_state *state) {
     qr_settings_parser *parser = state->input;
+    if (key == 'm') key = KEY_MODEL;
     if (key == KEY_CONFIG) parser->config = argument;
+    else if (key == KEY_HOST_PORT) argp_error(state, "TCP is --listen HOST:PORT, for example --listen 127.0.0.1:8080");
     else if (key >= KEY_FIRST && key < KEY_FIRST + ROW_COUNT) parser->given[key - KEY_FIRST] = argument ? argument : "yes";
     else return ARGP_ERR_UNKNOWN;
     return 0;
@@ -205,14 +215,23 @@ void qr_settings_parser_init(qr_settings_parser *parser, unsigned scopes) {
     for (int i = 0; i < ROW_COUNT; i++) {
         const setting_row *row = &rows[i];
         if (!(row->scope & scopes)) continue;
-        parser->options[count++] = (struct argp_option){
-            .name = row->name, .key = KEY_FIRST + i, .arg = row->metavar, .doc = row->help, .group = (int)row->scope};
+        int key = KEY_FIRST + i;
+        parser->options[count++] = (struct argp_option){.name = row->name,
+                                                        .key = key == KEY_MODEL ? 'm' : key,
+                                                        .arg = row->metavar,
+                                                        .doc = row->help,
+                                                        .group = (int)row->scope};
     }
     parser->options[count] = (struct argp_option){.name = "config",
                                                   .key = KEY_CONFIG,
                                                   .arg = "FILE",
                                                   .doc = "Settings as lines of key = value (also $QUIRE_CONFIG)",
                                                   .group = 3};
+    /* What other servers call it; without this --host is short for --host-cache. */
+    parser->options[count + 1] =
+        (struct argp_option){.name = "host", .key = KEY_HOST_PORT, .arg = "HOST", .flags = OPTION_HIDDEN, .group = 3};
+    parser->options[count + 2] =
+        (struct argp_option){.name = "port", .key = KEY_HOST_PORT, .arg = "PORT", .flags = OPTION_HIDDEN, .group = 3};
     parser->argp = (struct argp){.options = parser->options, .parser = settings_option};
     parser->children[0] =
         (struct argp_child){.argp = &parser->argp, .header = "Settings (flag, else $QUIRE_..., else config file):"};
@@ -309,6 +328,12 @@ static quire_status check_disk(const qr_settings *settings, quire_error *error) 
     for (size_t i = 0; !settings->disk_cache && i < sizeof needs_folder / sizeof *needs_folder; i++)
         if (needs_folder[i].given)
             return qr_fail(error, QUIRE_INVALID, needs_folder[i].flag, QR_NO_OFFSET, "needs --disk-cache DIR");
+    char size[QR_SIZE_TEXT_BYTES];
+    uint64_t total;
+    if (settings->disk_cache && settings->disk_cache_floor &&
+        !qr_disk_holds(settings->disk_cache, settings->disk_cache_floor, &total))
+        return qr_fail(error, QUIRE_INVALID, "--disk-cache-floor", QR_NO_OFFSET,
+                       "must be less than the %s of the file system, or nothing is ever written", qr_size_format(total, size));
     if (settings->disk_cache && settings->no_cache)
         return qr_fail(error, QUIRE_INVALID, "--disk-cache", QR_NO_OFFSET, "give --disk-cache or --no-cache, not both");
     return QUIRE_OK;

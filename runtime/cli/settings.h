@@ -42,7 +42,7 @@ enum { QR_SETTINGS_MAX = 40 };
 /* Reads the flags of the scopes asked for, as an argp child: put `child` into the command's argp and hand the parser on as its
  * child input. Zero-initialised, then init; deinit after the last use of the settings. */
 typedef struct qr_settings_parser {
-    struct argp_option options[QR_SETTINGS_MAX + 2];
+    struct argp_option options[QR_SETTINGS_MAX + 4];
     struct argp argp;
     struct argp_child children[2];
     const char *given[QR_SETTINGS_MAX]; /* text from the command line, by row */

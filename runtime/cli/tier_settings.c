@@ -58,5 +58,13 @@ uint64_t qr_disk_cache_max_default(const char *folder) {
     struct statvfs space;
     if (!statvfs_of(folder, &space)) return most; /* opening it will say why */
     uint64_t quarter = (uint64_t)space.f_blocks * space.f_frsize / 4;
-    return quarter < most ? quarter : most;
+    return quarter && quarter < most ? quarter : most; /* one without a size, such as /proc: opening says why it will not do */
+}
+
+bool qr_disk_holds(const char *folder, uint64_t bytes, uint64_t *total_bytes) {
+    struct statvfs space;
+    *total_bytes = 0;
+    if (!statvfs_of(folder, &space)) return true;
+    *total_bytes = (uint64_t)space.f_blocks * space.f_frsize;
+    return *total_bytes == 0 || bytes < *total_bytes;
 }

@@ -40,7 +40,7 @@ static error_t tokenize_option(int key, char *argument, struct argp_state *state
     case KEY_JSON: args->json = true; break;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0) argp_error(state, "one text, please: quote it");
-        args->text = argument;
+        args->text = strcmp(argument, "-") == 0 ? NULL : argument;
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -124,7 +124,7 @@ int qr_command_tokenize(int argc, char **argv) {
     const struct argp argp = {.options = tokenize_options,
                               .parser = tokenize_option,
                               .args_doc = "[TEXT]",
-                              .doc = "Show the tokens of a text (of standard input without TEXT)."};
+                              .doc = "Show the tokens of a text (of standard input without TEXT or with -)."};
     qr_command_line_parse(&argp, argc, argv, &args);
     return tokenize_run(&args);
 }

@@ -51,6 +51,7 @@ def test_ls_and_stat_of_a_folder(twin, cache):
     assert len(found["segment_files"]) == found["segments"] == len(segments(cache))
     shown = text("ls", "--disk-cache", cache)
     assert shown.returncode == 0 and segments(cache)[0].name in shown.stdout
+    assert f"blocks      {found['blocks']}, " in shown.stdout and f"room for {found['segment_files'][0]['slots']}" in shown.stdout
     assert SECRET_SALT not in shown.stdout + str(found)
     sums = quire_cache("stat", "--disk-cache", cache)
     assert sums["blocks"] == found["blocks"] and sums["file_bytes"] == found["file_bytes"]
@@ -102,7 +103,7 @@ def test_flush_stat_and_clear_of_a_running_daemon(twin, cache):
         assert quire_cache("clear", "--socket", d.path)["forgotten"] == "all"
         assert reach(ask(d, ids)) == 0
         refused = text("clear", "--disk-cache", cache)
-        assert refused.returncode != 0 and str(d.process.pid) in refused.stderr
+        assert refused.returncode != 0 and str(d.process.pid) in refused.stderr and "Without --disk-cache" in refused.stderr
 
 
 def test_clear_of_a_folder(twin, cache):
@@ -128,6 +129,7 @@ def test_mistakes_are_named(tmp_path):
         (("stat", "--socket", nowhere), "nowhere"),
         (("stat", "--socket", nowhere, "--disk-cache", nowhere), "not both"),
         (("shrink",), "ls, stat"),
+        (("ls", nowhere), "--disk-cache DIR"),
         (("flush", "--timeout", "never"), "--timeout"),
     ):
         r = text(*flags)

@@ -32,6 +32,9 @@ def test_a_wrong_command_line_is_a_usage_error():
     assert "no command 'srve'" in quire("srve").stderr
     for arguments in (["serve", "--nonsense"], ["run", "a", "b"], ["plan", "a", "b"], ["chat", "x"]):
         assert quire(*arguments).returncode == 64
+    for word in ("--host", "--port"):
+        done = quire("serve", "-m", MODEL, word, "8080")
+        assert done.returncode == 64 and "--listen HOST:PORT" in done.stderr
 
 
 def test_plan_counts_kv_from_the_header():
@@ -72,6 +75,7 @@ def test_tokenize():
     assert special["pieces"][-1] == "<|im_start|>" and special["count"] < plain["count"]
     piped = quire("tokenize", "--ids", env={"QUIRE_MODEL": MODEL}, text="Hello <|im_start|>")
     assert [int(t) for t in piped.stdout.split()] == plain["tokens"]
+    assert quire("tokenize", "--ids", "-", env={"QUIRE_MODEL": MODEL}, text="Hello <|im_start|>").stdout == piped.stdout
     assert quire("tokenize", "--model", MODEL, "--ids", "").stdout == "\n"
 
 
@@ -88,12 +92,16 @@ def test_run_answers_and_repeats_itself():
     first, second = quire(*arguments), quire(*arguments, "--threads", "1")
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout and len(first.stdout) > 10  # the same bits on any number of threads
-    assert "prompt tokens" in first.stderr
+    assert "prompt tokens of which 0 cached" in first.stderr
 
 
 def test_run_raw_continues_a_text():
     done = quire("run", "--model", MODEL, "--raw", "--temperature", "0", "--max-tokens", "8", text="1, 2, 3, 4, 5,")
     assert done.returncode == 0 and "6, 7" in done.stdout
+    dash = quire("run", "-m", MODEL, "--raw", "--temperature", "0", "--max-tokens", "8", "-", text="1, 2, 3, 4, 5,")
+    assert dash.stdout == done.stdout
+    nothing = quire("run", "--model", MODEL, text="")
+    assert nothing.returncode == 1 and "prompt: is empty" in nothing.stderr
 
 
 def test_run_stops_at_ctrl_c():
@@ -168,6 +176,9 @@ def test_a_plan_adds_the_host_cache_to_what_it_was_given():
     [
         (["--backend", "cuda"], "no CUDA backend"),
         (["--disk-cache-max", "1G"], "needs --disk-cache"),
+        (["--disk-cache", "/proc/x"], "/proc/x: cannot be made"),
+        (["--disk-cache", "/tmp/x", "--disk-cache-floor", "900000T"], "nothing is ever written"),
+        (["--disk-write-budget", "50G/day"], "needs --disk-cache"),
         (["--kv-memory", "1G", "--kv-blocks", "9"], "not both"),
         (["--kv-memory", "1M"], "a context of 8192 tokens takes"),
         (["--kv-memory", "100000G"], "are available here"),

@@ -67,4 +67,17 @@ Test(cli_tier_settings, the_default_cap_is_a_quarter_of_a_small_disk) {
     cr_expect_gt(qr_disk_cache_max_default("not-there-at-all"), 0);
     cr_expect_gt(qr_disk_cache_max_default("/not-there/at-all"), 0);
     cr_expect_eq(qr_disk_cache_max_default("/dev/null/x"), most, "what cannot be asked is told by opening it");
+    cr_expect_eq(qr_disk_cache_max_default("/proc/x"), most, "so is what has no size");
+}
+
+Test(cli_tier_settings, a_file_system_holds_less_than_its_size) {
+    struct statvfs space;
+    uint64_t total;
+    cr_assert_eq(statvfs("/tmp", &space), 0);
+    uint64_t size = (uint64_t)space.f_blocks * space.f_frsize;
+    cr_expect(qr_disk_holds("/tmp/not-there-at-all", size - 1, &total));
+    cr_expect_eq(total, size);
+    cr_expect_not(qr_disk_holds("/tmp", size, &total));
+    cr_expect(qr_disk_holds("/proc/x", UINT64_MAX, &total), "nobody knows");
+    cr_expect(qr_disk_holds("/dev/null/x", UINT64_MAX, &total));
 }
