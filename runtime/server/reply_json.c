@@ -58,16 +58,11 @@ static void put_tiers(qr_json *json, const quire_kv_match *match) {
     qr_json_close(json, '}');
 }
 
-/* Where what is cached ends, or goes on with other tokens. What is loaded is the back of what is stored, and its front is
- * computed meanwhile: then the end lies behind both. */
+/* The first position that was cached in no tier, whatever came of what was stored. What is loaded is the back of that, and its
+ * front is computed meanwhile and counts as stored: so the end lies behind both, also of a load that was given up. A tail is
+ * part of the block in which what is stored begins. */
 static uint32_t divergent_position(const quire_kv_match *match) {
-    switch (match->miss) {
-    case QUIRE_KV_MISS_SLOWER:
-    case QUIRE_KV_MISS_VERIFYING:
-    case QUIRE_KV_MISS_ABANDONED:
-    case QUIRE_KV_MISS_DAMAGED: return match->token_count;
-    default: return match->stored_tokens ? match->token_count - match->tail_tokens + match->stored_tokens : match->token_count;
-    }
+    return match->stored_tokens ? match->token_count - match->tail_tokens + match->stored_tokens : match->token_count;
 }
 
 /* Why each prompt's hit was as long as it was. */

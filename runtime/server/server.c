@@ -51,6 +51,22 @@ static void server_take_events(qr_server *server) {
     uv_async_send(&server->wake);
 }
 
+/* ---- the tiers ---- */
+
+static void watch_tiers(qr_server *server) {
+    quire_engine_stats stats;
+    quire_engine_get_stats(server->engine, &stats);
+    qr_tier_watch_look(&server->tier_watch, &stats.tiers, server->config.log);
+}
+
+static void on_watch(uv_timer_t *timer) { watch_tiers(timer->data); }
+
+static bool has_tiers(const quire_kv_tiers_stats *tiers) {
+    return tiers->tiers[QUIRE_KV_TIER_HOST].present || tiers->tiers[QUIRE_KV_TIER_DISK].present;
+}
+
+/* ---- hand-over ---- */
+
 static void server_take_engine(qr_server *server) {
     uv_mutex_lock(&server->handover_lock);
     server->engine = server->handover_engine;
@@ -63,6 +79,7 @@ static void server_take_engine(qr_server *server) {
     server->pool_tokens = (uint64_t)stats.kv.block_total * stats.block_tokens;
     snprintf(server->fingerprint, sizeof server->fingerprint, "quire-%.24s-cpu-%016" PRIx64, server->config.version,
              quire_engine_numerics_fingerprint(server->engine));
+    if (has_tiers(&stats.tiers)) uv_timer_start(&server->watch_timer, on_watch, 0, QR_WATCH_MS);
     if (server->state == QR_SERVER_LOADING) server->state = QR_SERVER_READY;
     qr_log_info(server->config.log, "ready", QR_STR("fingerprint", server->fingerprint),
                 QR_INT("context_tokens", server->context_tokens), QR_INT("pool_tokens", server->pool_tokens));
@@ -180,11 +197,12 @@ static void handles_init(qr_server *server) {
     uv_timer_init(&server->loop, &server->tick);
     uv_timer_init(&server->loop, &server->drain_timer);
     uv_timer_init(&server->loop, &server->kv_timer);
+    uv_timer_init(&server->loop, &server->watch_timer);
     uv_pipe_init(&server->loop, &server->unix_listener, 0);
     uv_tcp_init(&server->loop, &server->tcp_listener);
     server->wake.data = server->sigterm.data = server->sigint.data = server;
-    server->tick.data = server->drain_timer.data = server->kv_timer.data = server->unix_listener.data =
-        server->tcp_listener.data = server;
+    server->tick.data = server->drain_timer.data = server->kv_timer.data = server->watch_timer.data =
+        server->unix_listener.data = server->tcp_listener.data = server;
 }
 
 static quire_status server_listen(qr_server *server, quire_error *error) {
@@ -274,8 +292,10 @@ quire_status qr_server_run(qr_server *server) {
     listeners_close(server); /* the socket file goes before another signal may end the process */
     uv_signal_stop(&server->sigterm);
     uv_signal_stop(&server->sigint);
+    uv_timer_stop(&server->watch_timer);
     connections_close(server);
     uv_run(&server->loop, UV_RUN_NOWAIT);
+    if (server->engine) watch_tiers(server); /* hibernation too may have met something */
     signal(SIGPIPE, old_pipe);
     qr_log_info(server->config.log, "stopped", QR_STR("result", quire_status_name(server->result)));
     return server->result;

@@ -10,6 +10,7 @@
 #include "runtime/server/server.h"
 #include "runtime/server/server_metrics.h"
 #include "runtime/server/socket_listen.h"
+#include "runtime/server/tier_watch.h"
 
 #include <stdatomic.h>
 #include <uv.h>
@@ -21,6 +22,7 @@ enum {
     QR_EVENT_BATCH = 128,           /* events taken from the engine at a time */
     QR_EVENT_BATCHES_MAX = 32,      /* per wake-up, so that sockets are served between */
     QR_TICK_MS = 250,               /* timeouts and pings are noticed so late at most */
+    QR_WATCH_MS = 1000,             /* trouble with the tiers is logged so often at most */
     QR_OFF_LOOP_BYTES = 16 * 1024,  /* larger bodies are handled on the libuv pool */
     QR_READ_BYTES = 64 * 1024,      /* one read; also what may wait behind a running request */
     QR_BODY_TOTAL_FACTOR = 8,       /* bodies of all connections together: so many times the body limit */
@@ -38,7 +40,7 @@ struct qr_server {
     uv_loop_t loop;
     uv_async_t wake;
     uv_signal_t sigterm, sigint;
-    uv_timer_t tick, drain_timer, kv_timer;
+    uv_timer_t tick, drain_timer, kv_timer, watch_timer;
     uv_pipe_t unix_listener;
     uv_tcp_t tcp_listener;
     bool has_unix, has_tcp;
@@ -78,6 +80,7 @@ struct qr_server {
     char *read_buffer;   /* [QR_READ_BYTES], shared: each read is consumed at once */
     qr_random random;    /* for reply ids */
     qr_metrics metrics;
+    qr_tier_watch tier_watch;
 };
 
 /* Accounting of body memory. */

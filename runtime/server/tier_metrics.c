@@ -87,7 +87,10 @@ static void write_queues(qr_bytes *page, const quire_kv_tiers_stats *tiers) {
 
 static void write_times(qr_bytes *page, const quire_kv_tiers_stats *tiers) {
     static const char name[] = "quire_tier_moved_seconds_total";
-    qr_page_head(page, name, "counter", "Time that moving took.");
+    qr_page_head(
+        page, name, "counter",
+        "Time that moves took, summed up: loads from request to end, stores on disk in system calls. Moves overlap, so more "
+        "may pass here than by the clock.");
     for (int t = 0; t < BELOW_COUNT; t++) {
         const quire_kv_tier_stats *tier = &tiers->tiers[below[t]];
         const char *label = quire_kv_tier_name(below[t]);

@@ -89,8 +89,6 @@ Test(server_kv_ledger, explains_every_cause_and_where_the_hit_came_from) {
     for (int miss = 0; miss < QUIRE_KV_MISS_COUNT; miss++) {
         const quire_kv_match match = {
             .token_count = 3, .host_tokens = 0, .disk_tokens = 2, .stored_tokens = 16, .miss = (quire_kv_miss)miss};
-        bool about_stored = miss == QUIRE_KV_MISS_SLOWER || miss == QUIRE_KV_MISS_VERIFYING || miss == QUIRE_KV_MISS_ABANDONED ||
-                            miss == QUIRE_KV_MISS_DAMAGED;
         fixture f;
         fake_script script = {.match = &match};
         fixture_start(&f, "a", &script, NULL);
@@ -101,9 +99,37 @@ Test(server_kv_ledger, explains_every_cause_and_where_the_hit_came_from) {
         cr_expect_eq(json_integer_value(json_object_get(tiers, "device")), 1);
         cr_expect_eq(json_integer_value(json_object_get(tiers, "disk")), 2);
         cr_expect_eq(json_integer_value(json_object_get(kv, "stored_tokens")), 16);
-        cr_expect_eq(json_integer_value(json_object_get(kv, "first_divergent_position")), about_stored ? 3 : 19);
+        cr_expect_eq(json_integer_value(json_object_get(kv, "first_divergent_position")), 19);
         json_t *details = json_object_get(json_object_get(root, "usage"), "prompt_tokens_details");
         cr_expect_eq(json_integer_value(json_object_get(details, "cached_tokens")), 3, "what was loaded counts");
+        json_decref(root);
+        free(reply);
+        fixture_stop(&f);
+    }
+}
+
+/* The first position that was cached in no tier: the same before, during and after a load, however far it came. */
+Test(server_kv_ledger, the_divergent_position_lies_behind_all_that_is_stored) {
+    static const struct {
+        quire_kv_match match;
+        int position;
+    } rows[] = {{{.token_count = 0}, 0},
+                {{.token_count = 37, .block_count = 2, .tail_tokens = 5}, 37},
+                {{.token_count = 32, .block_count = 2, .stored_tokens = 48}, 80},
+                {{.token_count = 64, .block_count = 4, .stored_tokens = 16, .disk_tokens = 32}, 80},
+                {{.token_count = 80, .block_count = 5, .stored_tokens = 0, .disk_tokens = 48}, 80},
+                {{.token_count = 37, .block_count = 2, .tail_tokens = 5, .stored_tokens = 48}, 80},
+                {{.token_count = 69, .block_count = 4, .tail_tokens = 5, .stored_tokens = 16, .disk_tokens = 32}, 80},
+                {{.token_count = 1408, .block_count = 88, .stored_tokens = 80, .disk_tokens = 1408}, 1488}};
+    char body[1700]; /* a prompt of 1,500 tokens */
+    snprintf(body, sizeof body, "{\"explain_cache\":true,\"prompt\":\"%01500d\"}", 7);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fixture f;
+        fake_script script = {.match = &rows[i].match, .context_tokens = 2048};
+        fixture_start(&f, "a", &script, NULL);
+        char *reply = client_post(&f, "/v1/completions", body);
+        json_t *root = json_loads(reply_body(reply), 0, NULL), *kv = json_array_get(json_object_get(root, "kv"), 0);
+        cr_expect_eq(json_integer_value(json_object_get(kv, "first_divergent_position")), rows[i].position, "row %zu", i);
         json_decref(root);
         free(reply);
         fixture_stop(&f);
