@@ -30,6 +30,13 @@ static void replies_fail(qr_server *server, bool also_started) {
 
 /* ---- hibernation ---- */
 
+/* Since the start: what a full or failing disk, or a budget, kept from being written. It is not on disk, and not among those
+ * left. */
+static uint64_t refused_blocks(const quire_engine_stats *stats) {
+    const uint64_t *refused = stats->tiers.refused_blocks_total;
+    return refused[QUIRE_KV_REFUSED_NO_SPACE] + refused[QUIRE_KV_REFUSED_BUDGET] + refused[QUIRE_KV_REFUSED_BROKEN];
+}
+
 static void hibernate_look(uv_timer_t *timer) {
     qr_server *server = timer->data;
     quire_engine_stats stats;
@@ -38,7 +45,8 @@ static void hibernate_look(uv_timer_t *timer) {
     bool over = stats.flushes_total > server->hibernate_flushes && stats.flush_left == 0;
     if (!over && spent_ms < server->config.hibernate_ms) return;
     if (!over) quire_engine_stop_flush(server->engine);
-    qr_log_info(server->config.log, "hibernated", QR_INT("blocks_left", stats.flush_left), QR_INT("ms", spent_ms));
+    qr_log_info(server->config.log, "hibernated", QR_INT("blocks_left", stats.flush_left),
+                QR_INT("refused_blocks", refused_blocks(&stats)), QR_INT("ms", spent_ms));
     uv_timer_stop(timer);
     uv_stop(timer->loop);
 }
