@@ -47,7 +47,6 @@ qr_node_id qr_node_store_alloc(qr_node_store *store) {
     qr_node_id id = store->free_head;
     if (id == QR_NODE_NONE) return id;
     store->free_head = store->nodes[id].next;
-    if (store->copies) store->copies[id] = store_no_copies;
     return id;
 }
 
@@ -55,6 +54,7 @@ void qr_node_store_free(qr_node_store *store, qr_node_id id) {
     QR_ASSERT(!qr_node_is_root(store, id));
     store->nodes[id] = (qr_node){.state = QR_NODE_FREE, .next = store->free_head, .leaf_slot = QR_NODE_NONE};
     store->free_head = id;
+    if (store->copies) store->copies[id] = store_no_copies;
 }
 
 static uint32_t store_hash(const qr_node_store *store, qr_node_id parent, const quire_token *label) {

@@ -61,10 +61,12 @@ static void config_lay_out_groups(quire_kv *kv, const quire_kv_config *config, q
 
 /* Every stored node has a slot or a record, so the tree never runs out of them but for ghosts that loads hold. */
 static void config_lay_out_tree(quire_kv *kv, const quire_kv_config *config, const kv_tier_sizes *sizes, qr_arena *arena) {
+    uint64_t stored_count = (uint64_t)sizes->slot_count + sizes->record_max;
+    if (stored_count > QR_NODES_MAX) arena->failed = true;
     qr_tree_config tree = {.root_count = kv->config.max_namespaces,
                            .block_count = config->block_count,
                            .ghost_count = config->cache_disabled ? 0 : config->block_count * QR_TREE_GHOSTS_PER_BLOCK,
-                           .stored_count = sizes->slot_count + sizes->record_max,
+                           .stored_count = (uint32_t)stored_count,
                            .host_count = sizes->slot_count,
                            .label_words = config->block_tokens,
                            .group_count = config->group_count,

@@ -1,14 +1,17 @@
-/* load_moves.c - what moves for loads: gets to the store and copies from the host tier, from the back of each run to its front,
- * in turns; and what arrives.
+/* load_moves.c - what moves for loads: gets to the store and copies from the host tier, from the back of each run to its front;
+ * and what arrives.
  *
- * What may be under way is bounded per load, and the less the more loads there are; who has less to go gets through first.
+ * First come, first served: whoever began first asks first, and others get the buffers that it leaves. So what a load was
+ * promised (its estimate counts all that goes before) holds whoever comes later, nobody starves, and what a load waits for
+ * when its front has met it was asked for before anything of those that came after. Shares for all would be fair and help
+ * nobody: all would be late, and be given up.
  */
 #include <string.h>
 
 #include "base/assertion.h"
 #include "runtime/kv/kv_internal.h"
 
-enum { LOAD_WINDOW_MIN = 4 };
+enum { LOAD_WINDOW_US = 20000, LOAD_WINDOW_MIN = 4 };
 
 static kv_load *load_of(const quire_kv *kv, uint32_t row) { return &kv->tiers.loads[row]; }
 
@@ -89,6 +92,13 @@ static kv_transfer load_transfer(const quire_kv *kv, kv_transfer_kind kind, uint
     return t;
 }
 
+/* What moved from one tier to another since it began makes the counts estimates. */
+static void load_note_asked(kv_load *l, uint32_t place, bool host) {
+    uint32_t *left = host ? &l->host_left : &l->disk_left;
+    l->asked = place;
+    if (*left > 0) --*left;
+}
+
 static bool load_ask_host(quire_kv *kv, uint32_t row, uint32_t place, uint32_t slot) {
     kv_tiers *tiers = &kv->tiers;
     if (tiers->host_loads_left == 0) tiers->more = true;
@@ -96,7 +106,7 @@ static bool load_ask_host(quire_kv *kv, uint32_t row, uint32_t place, uint32_t s
     tiers->host_loads_left--;
     kv_transfer t = load_transfer(kv, KV_FROM_SLOT, row, place);
     t.slot = slot;
-    load_of(kv, row)->asked = place;
+    load_note_asked(load_of(kv, row), place, true);
     qr_kv_load_set_place(kv, row, place, KV_PLACE_COPYING | KV_PLACE_HOST);
     qr_rate_begin(&tiers->rates[QUIRE_KV_TIER_HOST], qr_kv_now_us(kv));
     qr_kv_scatter(kv, t, qr_host_arena_address(&tiers->host, slot));
@@ -116,7 +126,7 @@ static bool load_ask_store(quire_kv *kv, uint32_t row, uint32_t place, uint32_t 
     read->row = row;
     read->place = place;
     read->serial = load_of(kv, row)->serial;
-    load_of(kv, row)->asked = place;
+    load_note_asked(load_of(kv, row), place, false);
     qr_kv_load_set_place(kv, row, place, KV_PLACE_READING);
     return true;
 }
@@ -131,29 +141,29 @@ static bool load_ask(quire_kv *kv, uint32_t row) {
     return load_ask_store(kv, row, place, qr_tree_record(&kv->tree, node));
 }
 
-static uint32_t load_take_turn(quire_kv *kv, uint32_t row) {
+/* Blocks of a load that are asked for at once: what the disk gave in LOAD_WINDOW_US when it was measured last. A front that has
+ * met them waits about so long, or computes them in vain. A disk that was never measured is asked for few. */
+static uint32_t load_window(const quire_kv *kv) {
+    double speed = kv->tiers.rates[QUIRE_KV_TIER_DISK].bytes_per_second;
+    double blocks = speed * LOAD_WINDOW_US / 1e6 / (double)kv->tiers.rate_bytes;
+    if (blocks < LOAD_WINDOW_MIN) return LOAD_WINDOW_MIN;
+    return blocks < KV_READS_PER_LOAD ? (uint32_t)blocks : KV_READS_PER_LOAD;
+}
+
+static void load_ask_all(quire_kv *kv, uint32_t row) {
     const kv_load *l = load_of(kv, row);
     const kv_sequence *sequence = &kv->sequences[row];
     uint32_t floor = qr_kv_blocks_for(kv, l->computing > sequence->token_count ? l->computing : sequence->token_count);
-    uint32_t window = KV_READS_PER_LOAD / kv->tiers.load_count, asked = 0;
-    if (window < LOAD_WINDOW_MIN) window = LOAD_WINDOW_MIN;
-    while (l->active && !l->abandoned && asked < KV_READS_PER_TURN && l->asked > floor && l->read_count < window)
-        if (load_ask(kv, row)) asked++;
-        else break;
-    return asked;
+    uint32_t window = load_window(kv);
+    while (l->active && !l->abandoned && l->asked > floor && l->read_count < window && load_ask(kv, row)) continue;
 }
 
 void qr_kv_loads_poll(quire_kv *kv) {
     kv_tiers *tiers = &kv->tiers;
-    uint32_t asked, reads = tiers->read_count;
+    uint32_t reads = tiers->read_count;
     if (tiers->load_count == 0) return;
     tiers->host_loads_left = KV_HOST_LOADS_PER_POLL;
-    tiers->load_turn++;
-    do {
-        asked = 0;
-        for (uint32_t i = 0; i < tiers->load_count; i++)
-            asked += load_take_turn(kv, tiers->load_list[(tiers->load_turn + i) % tiers->load_count]);
-    } while (asked > 0);
+    for (uint32_t i = 0; i < tiers->load_count; i++) load_ask_all(kv, tiers->load_list[i]);
     if (tiers->read_count > reads) tiers->store->ops->kick(tiers->store);
 }
 
@@ -217,17 +227,21 @@ static bool read_is_what_was_asked(const quire_kv *kv, const qr_store_event *eve
                               qr_namespaces_is_key(&kv->namespaces, ns, event->namespace_key, event->namespace_bytes));
 }
 
+static void read_refuse(quire_kv *kv, qr_store_event *event, quire_status status) {
+    if (event->payload) kv->tiers.store->ops->release(kv->tiers.store, event->payload);
+    event->payload = NULL;
+    event->status = status;
+}
+
 void qr_kv_read_done(quire_kv *kv, const qr_store_event *given) {
     kv_tiers *tiers = &kv->tiers;
     qr_store_event event = *given;
     QR_ASSERT(event.tag < KV_READS && tiers->reads[event.tag].used && event.record < tiers->sizes.record_max);
     kv_read read = tiers->reads[event.tag];
-    bool gone = event.status == QUIRE_NOT_FOUND;
-    QR_ASSERT(gone || qr_tree_record(&kv->tree, event.owner) == event.record);
-    if (event.status == QUIRE_OK && !read_is_what_was_asked(kv, &event)) {
-        tiers->store->ops->release(tiers->store, event.payload);
-        event.payload = NULL;
-        event.status = QUIRE_DAMAGED;
+    if (qr_tree_record(&kv->tree, event.owner) != event.record) { /* dropped while this was on its way */
+        read_refuse(kv, &event, QUIRE_NOT_FOUND);
+    } else if (event.status == QUIRE_OK && !read_is_what_was_asked(kv, &event)) {
+        read_refuse(kv, &event, QUIRE_DAMAGED);
         tiers->damaged++;
     }
     read_end(kv, &tiers->reads[event.tag], event.status == QUIRE_OK);

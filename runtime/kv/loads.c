@@ -61,10 +61,26 @@ static uint64_t load_tier_us(const quire_kv *kv, quire_kv_tier tier, uint32_t bl
     return latency_us + qr_rate_time_us(speed, (uint64_t)(blocks + queued) * tiers->rate_bytes);
 }
 
+/* Blocks that the loads that go before have not asked for yet; what their owners have computed they never will. */
+static void load_count_before(const quire_kv *kv, uint32_t *host_blocks, uint32_t *disk_blocks) {
+    *host_blocks = *disk_blocks = 0;
+    for (uint32_t i = 0; i < kv->tiers.load_count; i++) {
+        uint32_t row = kv->tiers.load_list[i], floor = load_floor(kv, row);
+        const kv_load *l = load_of(kv, row);
+        uint32_t left = l->asked > floor && !l->abandoned ? l->asked - floor : 0;
+        *host_blocks += l->host_left < left ? l->host_left : left;
+        *disk_blocks += l->disk_left < left ? l->disk_left : left;
+    }
+}
+
 /* Both tiers work at the same time. */
 static uint64_t load_estimate_us(const quire_kv *kv, const quire_kv_load *load) {
-    uint64_t host_us = load_tier_us(kv, QUIRE_KV_TIER_HOST, load->host_blocks, kv->tiers.scatters.count, LOAD_HOST_LATENCY_US);
-    uint64_t disk_us = load_tier_us(kv, QUIRE_KV_TIER_DISK, load->disk_blocks, kv->tiers.read_count, LOAD_DISK_LATENCY_US);
+    const kv_tiers *tiers = &kv->tiers;
+    uint32_t host, disk;
+    load_count_before(kv, &host, &disk);
+    uint64_t host_us =
+        load_tier_us(kv, QUIRE_KV_TIER_HOST, load->host_blocks, host + tiers->scatters.count, LOAD_HOST_LATENCY_US);
+    uint64_t disk_us = load_tier_us(kv, QUIRE_KV_TIER_DISK, load->disk_blocks, disk + tiers->read_count, LOAD_DISK_LATENCY_US);
     return host_us > disk_us ? host_us : disk_us;
 }
 
@@ -98,9 +114,11 @@ static void load_list_add(quire_kv *kv, uint32_t row) {
 
 static void load_list_remove(quire_kv *kv, uint32_t row) {
     kv_tiers *tiers = &kv->tiers;
-    uint32_t place = load_of(kv, row)->list_place, last = tiers->load_list[--tiers->load_count];
-    tiers->load_list[place] = last;
-    load_of(kv, last)->list_place = place;
+    uint32_t place = load_of(kv, row)->list_place, count = --tiers->load_count;
+    for (; place < count; place++) {
+        tiers->load_list[place] = tiers->load_list[place + 1];
+        load_of(kv, tiers->load_list[place])->list_place = place;
+    }
 }
 
 /* The way down to the first node that it reads, which the sequence holds as well; then all of it, as any user of a node. */
@@ -132,7 +150,13 @@ quire_status quire_kv_load_begin(quire_kv *kv, quire_seq_id seq, const quire_tok
     load_follow(kv, row, tokens, end, kv_load_node(&kv->tiers, row, 0), &found); /* some of it may have gone since the plan */
     kv_load *l = load_of(kv, row);
     end = found.end_block;
-    *l = (kv_load){.serial = l->serial + 1, .begin = found.begin_block, .end = end, .limit = end, .asked = end};
+    *l = (kv_load){.serial = l->serial + 1,
+                   .begin = found.begin_block,
+                   .end = end,
+                   .limit = end,
+                   .asked = end,
+                   .host_left = found.host_blocks,
+                   .disk_left = found.disk_blocks};
     l->verify = verify;
     l->active = !verify && end > l->begin;
     if (!l->active) return QUIRE_OK;

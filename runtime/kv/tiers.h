@@ -36,8 +36,7 @@
 enum {
     KV_TRANSFERS = 128,          /* copies under way in each direction: more than a round can use */
     KV_READS = 256,              /* gets under way; stores have fewer buffers */
-    KV_READS_PER_LOAD = 32,      /* of one load at once, when it is alone */
-    KV_READS_PER_TURN = 8,       /* neighbours asked for together, so that a disk can read them at once */
+    KV_READS_PER_LOAD = 32,      /* of one load at once */
     KV_HOST_LOADS_PER_POLL = 32, /* blocks from the host tier for all loads */
     KV_WRITES_PER_POLL = 4,      /* a write is a copy of a payload on the owner's thread: about 0.1 ms */
     KV_WRITES_PER_IDLE_POLL = 16,
@@ -121,15 +120,16 @@ typedef enum kv_place {
 /* Of a sequence. Places are blocks of its table. */
 typedef struct kv_load {
     bool active, verify, abandoned, failed;
-    bool locks;          /* the nodes of places [0, limit) */
-    bool hurt;           /* a node of its path lost its copies: look at it */
-    uint32_t serial;     /* tells what arrives for an earlier load of this row */
-    uint32_t begin, end; /* what is still wanted */
-    uint32_t limit;      /* where `end` was at first */
-    uint32_t asked;      /* from here on everything was asked for */
-    uint32_t computing;  /* tokens that the owner computes */
-    uint32_t read_count; /* places in READING */
-    uint32_t copy_count; /* in COPYING or DROPPING */
+    bool locks;                    /* the nodes of places [0, limit) */
+    bool hurt;                     /* a node of its path lost its copies: look at it */
+    uint32_t serial;               /* tells what arrives for an earlier load of this row */
+    uint32_t begin, end;           /* what is still wanted */
+    uint32_t limit;                /* where `end` was at first */
+    uint32_t asked;                /* from here on everything was asked for */
+    uint32_t host_left, disk_left; /* blocks of each tier that were not asked for yet */
+    uint32_t computing;            /* tokens that the owner computes */
+    uint32_t read_count;           /* places in READING */
+    uint32_t copy_count;           /* in COPYING or DROPPING */
     uint32_t arrived_count;
     uint32_t host_tokens, disk_tokens; /* taken */
     uint32_t list_place;               /* in the list of active ones */
@@ -187,9 +187,8 @@ typedef struct kv_tiers {
     kv_slot *slots;      /* [slot_count] */
     uint8_t *records;    /* [record_max] kv_record_state */
     kv_load *loads;      /* [max_sequences] */
-    uint32_t *load_list; /* [max_sequences] rows of active loads */
+    uint32_t *load_list; /* [max_sequences] rows of active loads, in the order in which they began */
     uint32_t load_count;
-    uint32_t load_turn;       /* whose turn it is */
     uint32_t host_loads_left; /* in this poll */
     uint8_t *load_places;     /* [max_sequences][row_capacity] kv_place */
     qr_node_id *load_nodes;   /* [max_sequences][row_capacity] */

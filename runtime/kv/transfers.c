@@ -38,8 +38,6 @@ static void transfer_spilled(quire_kv *kv, const kv_transfer *t) {
     kv_tier_counters *counters = &kv->tiers.counters[QUIRE_KV_TIER_HOST];
     counters->store_us += qr_kv_now_us(kv) - t->started_us;
     counters->stored_blocks += !t->failed;
-    /* A slot that was not let go of is the node's. */
-    if (t->failed && !kv->tiers.slots[t->slot].orphan) qr_kv_lose(kv, t->node, QR_GHOST_DAMAGED, false, QR_RECORD_NONE);
 }
 
 static void transfer_finish(quire_kv *kv, kv_transfer *t) {
@@ -70,6 +68,13 @@ static void transfer_enter(quire_kv *kv, kv_transfer_queue *queue, kv_transfer *
 
 /* ---- beginning ---- */
 
+/* What was not submitted whole will never be there: the node, which is still resident, goes without this slot, before anybody
+ * can read it. What else the node has stays. A part of the copy may be under way, so the slot is in use until that is over. */
+static void transfer_refuse_slot(quire_kv *kv, const kv_transfer *t) {
+    qr_tree_set_host(&kv->tree, t->node, QR_COPY_NONE);
+    qr_kv_slot_let_go(kv, t->slot, false);
+}
+
 void qr_kv_gather(quire_kv *kv, kv_transfer t, void *host) {
     kv_tiers *tiers = &kv->tiers;
     quire_status status = QUIRE_OK;
@@ -80,6 +85,7 @@ void qr_kv_gather(quire_kv *kv, kv_transfer t, void *host) {
                                            (qr_device_event){0}, &t.done);
     t.failed = status != QUIRE_OK;
     if (t.kind == KV_TO_SLOT) tiers->slots[t.slot].filled = t.done;
+    if (t.kind == KV_TO_SLOT && t.failed) transfer_refuse_slot(kv, &t);
     transfer_enter(kv, &tiers->gathers, &t);
 }
 

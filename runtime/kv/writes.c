@@ -78,7 +78,9 @@ static kv_write_result write_node(quire_kv *kv, qr_node_id node) {
     qr_tree_set_record(&kv->tree, node, record);
     if (resident) write_from_blocks(kv, node, record, payload);
     else write_from_slot(kv, slot, record, payload);
-    return KV_WRITE_BEGUN;
+    if (qr_tree_record(&kv->tree, node) == record) return KV_WRITE_BEGUN;
+    qr_kv_refuse(kv, QR_STORE_BROKEN); /* the device refused the copy at once, and the record is gone again */
+    return KV_WRITE_REFUSED;
 }
 
 kv_write_result qr_kv_write(quire_kv *kv, qr_node_id node, uint32_t count, uint32_t *written) {
@@ -131,11 +133,17 @@ void qr_kv_write_begun(quire_kv *kv, const kv_transfer *t) {
     if (!t->cancelled) qr_kv_lose(kv, t->node, QR_GHOST_EVICTED, true, t->record);
 }
 
+/* Not when the record was dropped while this was on its way, whoever has its number now: losing a parent drops records whose
+ * own loss, or failure, the store may have noted already. */
+static bool write_is_ours(const quire_kv *kv, const qr_store_event *event) {
+    QR_ASSERT(event->record < kv->tiers.sizes.record_max);
+    return kv->tiers.records[event->record] != KV_RECORD_NONE && qr_tree_record(&kv->tree, event->owner) == event->record;
+}
+
 void qr_kv_write_done(quire_kv *kv, const qr_store_event *event) {
     kv_tiers *tiers = &kv->tiers;
     kv_tier_counters *counters = &tiers->counters[QUIRE_KV_TIER_DISK];
-    QR_ASSERT(event->record < tiers->sizes.record_max);
-    if (tiers->records[event->record] != KV_RECORD_SUBMITTED) return; /* dropped while this was on its way */
+    if (!write_is_ours(kv, event) || tiers->records[event->record] != KV_RECORD_SUBMITTED) return;
     if (event->status != QUIRE_OK) {
         qr_kv_record_lost(kv, event);
         return;
@@ -146,9 +154,7 @@ void qr_kv_write_done(quire_kv *kv, const qr_store_event *event) {
 }
 
 void qr_kv_record_lost(quire_kv *kv, const qr_store_event *event) {
-    QR_ASSERT(event->record < kv->tiers.sizes.record_max);
-    if (kv->tiers.records[event->record] == KV_RECORD_NONE) return;
-    QR_ASSERT(qr_tree_record(&kv->tree, event->owner) == event->record);
+    if (!write_is_ours(kv, event)) return;
     kv->tiers.calm_us = qr_kv_now_us(kv) + KV_CALM_US;
     qr_kv_lose(kv, event->owner, QR_GHOST_EVICTED, true, event->record);
 }

@@ -52,7 +52,8 @@ struct fake_store {
     fake_work *writes, *reads;
     uint64_t serial, polls, now_us, order, clock;
     uint64_t read_free_us, write_free_us; /* when the disk has done what it was given */
-    uint32_t lost_count, seal_count, erased_count;
+    uint32_t *late_owners;                /* [record_max] of losses noted before a drop, or QR_OWNER_NONE */
+    uint32_t lost_count, late_count, seal_count, erased_count;
     bool open, hold, killed;
     qr_store_stats stats;
 };
@@ -290,6 +291,10 @@ static void fake_drop(qr_store *store, qr_record_id record, bool erase) {
     QR_ASSERT(r->state == FAKE_SUBMITTED || r->state == FAKE_PUBLISHED || r->state == FAKE_LOST);
     if (r->state == FAKE_SUBMITTED) fake_free_write(fake, fake_write_of(fake, record));
     if (r->state == FAKE_LOST) fake->lost_count--;
+    if (r->state == FAKE_LOST && fake->faults.late_events && fake->late_owners[record] == QR_OWNER_NONE) {
+        fake->late_owners[record] = r->owner;
+        fake->late_count++;
+    }
     if (erase) {
         memset(fake_bytes(fake, record), 0, fake->config.payload_bytes);
         fake->erased_count++;
@@ -343,7 +348,7 @@ static void fake_end_write(fake_store *fake, fake_work *write, qr_store_event *e
 }
 
 static quire_status fake_get_status(fake_store *fake, const fake_record *r) {
-    if (r->state != FAKE_PUBLISHED) return QUIRE_NOT_FOUND;
+    if (r->state != FAKE_PUBLISHED && !(r->state == FAKE_DROPPED && fake->faults.late_events)) return QUIRE_NOT_FOUND;
     if (r->damaged || fake_chance(fake, fake->faults.get_damage_percent)) return QUIRE_DAMAGED;
     return fake_chance(fake, fake->faults.get_fail_percent) ? QUIRE_IO : QUIRE_OK;
 }
@@ -381,6 +386,22 @@ static bool fake_tell_lost(fake_store *fake, qr_store_event *event) {
     return false;
 }
 
+static void fake_forget_late(fake_store *fake) {
+    for (qr_record_id i = 0; i < fake->config.record_max; i++) fake->late_owners[i] = QR_OWNER_NONE;
+    fake->late_count = 0;
+}
+
+static bool fake_tell_late(fake_store *fake, qr_store_event *event) {
+    for (qr_record_id i = 0; i < fake->config.record_max && fake->late_count; i++) {
+        if (fake->late_owners[i] == QR_OWNER_NONE) continue;
+        *event = (qr_store_event){.kind = QR_STORE_LOST, .record = i, .owner = fake->late_owners[i]};
+        fake->late_owners[i] = QR_OWNER_NONE;
+        fake->late_count--;
+        return true;
+    }
+    return false;
+}
+
 static bool fake_tell_sealed(fake_store *fake, qr_store_event *event) {
     for (uint32_t i = 0; i < fake->config.write_buffers; i++)
         if (fake->writes[i].state == WORK_RUNNING) return false;
@@ -406,6 +427,7 @@ static bool fake_poll(qr_store *store, uint64_t now_us, qr_store_event *event) {
     fake_lose_some(fake);
     if (fake->lost_count > 0 && fake_tell_lost(fake, event)) return true;
     if (fake->hold) return false;
+    if (fake->late_count > 0 && fake_chance(fake, 30)) return fake_tell_late(fake, event);
     fake_work *write = fake_pick(fake, fake->writes, fake->config.write_buffers);
     if (write) fake_end_write(fake, write, event);
     if (write) return true;
@@ -477,6 +499,7 @@ static void fake_close(qr_store *store) {
     fake_store *fake = fake_of(store);
     QR_ASSERT(fake->open);
     fake_finish_writes(fake);
+    fake_forget_late(fake);
     for (uint32_t i = 0; i < fake->config.read_buffers; i++) fake->reads[i].state = WORK_FREE;
     for (uint32_t i = 0; i < fake->config.record_max; i++) {
         fake->records[i].get_count = 0;
@@ -537,6 +560,8 @@ fake_store *fake_store_create(const fake_store_config *config) {
     fake->tokens = fake_take(config->record_max, config->block_tokens * sizeof *fake->tokens);
     fake->keys = fake_take(config->record_max, QR_RECORD_KEY_MAX);
     fake->bytes = fake_take(config->record_max, (size_t)config->payload_bytes);
+    fake->late_owners = fake_take(config->record_max, sizeof *fake->late_owners);
+    fake_forget_late(fake);
     fake_take_buffers(fake);
     return fake;
 }
@@ -549,6 +574,7 @@ void fake_store_destroy(fake_store *fake) {
     free(fake->bytes);
     free(fake->memory);
     free(fake->writes);
+    free(fake->late_owners);
     free(fake);
 }
 

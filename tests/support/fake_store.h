@@ -34,6 +34,8 @@ typedef struct fake_store_faults {
     uint32_t get_damage_percent; /* GET_DONE with DAMAGED */
     uint32_t lose_percent;       /* a poll loses some published record */
     uint32_t get_refuse_percent; /* get says that no buffer is free */
+    bool late_events; /* what was noted before a drop comes out all the same, when the number may be another's: no store should
+                       */
 } fake_store_faults;
 
 typedef struct fake_store fake_store;

@@ -321,6 +321,7 @@ static void step_faults(tiers_model *m) {
     faults->lose_percent = pick(m, 2) ? pick(m, 20) : 0;
     faults->get_refuse_percent = pick(m, 2) ? pick(m, 60) : 0;
     faults->space_short = pick(m, 3) == 0;
+    faults->late_events = pick(m, 3) == 0;
     faults->refuse = pick(m, 4) ? QR_STORE_NONE : refusals[pick(m, 5)];
 }
 

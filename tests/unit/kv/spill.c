@@ -1,6 +1,7 @@
 /* Where a victim's bytes go, and what waits for them. */
 #include <criterion/criterion.h>
 
+#include "runtime/kv/kv_internal.h"
 #include "tests/unit/kv/tiers_rig.h"
 
 enum { PROMPT = 10 * RIG_BLOCK, POOL = 16 * RIG_BLOCK };
@@ -153,4 +154,46 @@ Test(kv_spill, a_lost_device_loses_blocks_and_nothing_else) {
     cr_assert_eq(quire_kv_flush_left(rig.kv), 0);
     quire_kv_destroy(rig.kv);
     fake_store_destroy(rig.fake);
+}
+
+static quire_status refuse_copy(qr_device *device, int stream, void *to, const void *from, size_t size_bytes) {
+    (void)device, (void)stream, (void)to, (void)from, (void)size_bytes;
+    return QUIRE_IO;
+}
+
+/* Two blocks are there, the first one also on disk, when the device begins to refuse every copy. */
+static tiers_rig rig_open_refusing(uint32_t host_slots) {
+    static qr_device_ops refusing;
+    tiers_rig rig = tiers_rig_make();
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_EVICT;
+    rig.host_slots = host_slots;
+    rig_count_up(prompt, POOL, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, RIG_BLOCK);
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    tiers_rig_run(&rig, 0, prompt, 2 * RIG_BLOCK);
+    refusing = *rig.kv->device->ops;
+    refusing.copy_async = refuse_copy;
+    rig.kv->device->ops = &refusing;
+    return rig;
+}
+
+Test(kv_spill, a_victim_whose_copy_is_refused_at_once_is_lost) {
+    tiers_rig rig = rig_open_refusing(0);
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 1);
+    tiers_rig_round(&rig);
+    quire_kv_match match = rig_match(rig.kv, 0, prompt, 2 * RIG_BLOCK);
+    cr_assert(match.token_count == RIG_BLOCK && match.stored_tokens == 0 && match.miss == QUIRE_KV_MISS_EVICTED);
+    cr_assert_eq(tiers_rig_stats(&rig).refused_blocks_total[QUIRE_KV_REFUSED_BROKEN], 1);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_spill, a_refused_copy_to_host_memory_costs_the_slot_and_no_record) {
+    tiers_rig rig = rig_open_refusing(4);
+    cr_assert_eq(quire_kv_evict(rig.kv, 2), 2);
+    tiers_rig_round(&rig);
+    cr_assert(host_stats(&rig).block_count == 0 && fake_store_record_count(rig.fake) == 1);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, 2 * RIG_BLOCK).stored_tokens, RIG_BLOCK);
+    tiers_rig_close(&rig);
 }

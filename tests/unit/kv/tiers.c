@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/kv/kv_internal.h"
 #include "tests/unit/kv/tiers_rig.h"
 
 enum { PROMPT = 10 * RIG_BLOCK };
@@ -199,6 +200,15 @@ Test(kv_tiers, a_folder_in_use_is_refused) {
 }
 
 /* ---- what it costs ---- */
+
+Test(kv_tiers, more_blocks_below_than_can_be_numbered_are_refused) {
+    quire_kv_config config = rig_config();
+    kv_tier_sizes sizes[] = {{.slot_count = UINT32_MAX, .record_max = 2}, {.slot_count = 1, .record_max = UINT32_MAX}};
+    for (int i = 0; i < 2; i++) {
+        qr_arena arena = {0};
+        cr_assert(qr_kv_lay_out(&config, &sizes[i], &arena) == NULL && arena.failed);
+    }
+}
 
 Test(kv_tiers, everything_that_is_taken_is_counted_before) {
     make_folder();

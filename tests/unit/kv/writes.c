@@ -251,3 +251,25 @@ Test(kv_writes, forgetting_takes_records_along_and_erases_them) {
     cr_assert_eq(rig_match(rig.kv, ns, prompt, PROMPT).stored_tokens, 0);
     tiers_rig_close(&rig);
 }
+
+/* The store has noted that a child is gone when the loss of its parent drops it, and says so when the number is another's. */
+Test(kv_writes, news_of_a_dropped_record_is_not_taken_for_its_successor) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    qr_record_id record;
+    tiers_rig_run(&rig, 0, prompt, 8 * RIG_BLOCK);
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    quire_kv_evict(rig.kv, 8);
+    fake_store_faults_of(rig.fake)->late_events = true;
+    for (uint32_t depth = 1; depth <= 8; depth++) {
+        cr_assert(fake_store_find(rig.fake, prompt + (depth - 1) * RIG_BLOCK, depth, &record));
+        fake_store_lose(rig.fake, record);
+    }
+    tiers_rig_round(&rig); /* tells of the first, and of some others */
+    tiers_rig_run(&rig, 0, other, 8 * RIG_BLOCK);
+    quire_kv_evict(rig.kv, 8); /* has the numbers now, before all is told */
+    tiers_rig_settle(&rig);
+    cr_assert_geq(fake_store_record_count(rig.fake), 8);
+    cr_assert_eq(rig_match(rig.kv, 0, other, 8 * RIG_BLOCK).miss, QUIRE_KV_MISS_NONE);
+    tiers_rig_close(&rig);
+}
