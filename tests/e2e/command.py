@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 import time
 
+import processes
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build/release/quire"))
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
@@ -32,8 +34,8 @@ class ServeProcess:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-e2e-"))
         self.socket = str(self.folder / "s")
         self.log = open(self.folder / "log", "wb+")
-        self.process = subprocess.Popen([QUIRE, "serve", "--model", MODEL, "--socket", self.socket, *arguments],
-                                        stdout=subprocess.PIPE, stderr=self.log, env=clean_environment())
+        self.process = processes.start([QUIRE, "serve", "--model", MODEL, "--socket", self.socket, *arguments],
+                                       stdout=subprocess.PIPE, stderr=self.log, env=clean_environment())
 
     def wait_listening(self, seconds=30):
         end = time.monotonic() + seconds

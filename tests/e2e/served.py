@@ -9,12 +9,12 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 
 import httpx
 import openai
+import processes
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -24,11 +24,13 @@ MODEL = os.environ.get("QUIRE_MODEL", str(CACHE / "quire/models/SmolLM2-135M-Ins
 
 
 class Daemon:
+    """Ends with the test that starts it, whatever comes of that (processes.py); a test that passes stops it itself."""
+
     def __init__(self, *flags, folder=None, model=MODEL, wait=True, command=None):
         self.folder = folder or tempfile.mkdtemp(prefix="quire-e2e-")
         self.path = os.path.join(self.folder, "s.sock")
         self.log = open(os.path.join(self.folder, "log"), "a+b")
-        self.process = subprocess.Popen(
+        self.process = processes.start(
             command or [BIN, "serve", "--model", model, "--socket", self.path, *flags], stdout=self.log, stderr=self.log
         )
         self.http = httpx.Client(transport=httpx.HTTPTransport(uds=self.path), base_url="http://quire", timeout=120)

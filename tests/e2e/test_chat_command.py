@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 
+import processes
 import pytest
 from command import QUIRE, clean_environment
 from fake_daemon import FakeDaemon
@@ -176,8 +177,8 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_session(daemon):
 
 
 def test_ctrl_c_ends_an_ask(daemon):
-    process = subprocess.Popen([QUIRE, "chat", "--socket", daemon.path, "--ask", "slow"], stdout=subprocess.PIPE,
-                               env=clean_environment())
+    process = processes.start([QUIRE, "chat", "--socket", daemon.path, "--ask", "slow"], stdout=subprocess.PIPE,
+                              env=clean_environment())
     out = b""
     while b"slow slow" not in out:
         out += os.read(process.stdout.fileno(), 4096)

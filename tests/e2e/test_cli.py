@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+import processes
 import pytest
 
 from command import MODEL, QUIRE, ServeProcess, clean_environment, quire
@@ -105,7 +106,7 @@ def test_run_raw_continues_a_text():
 
 
 def test_run_stops_at_ctrl_c():
-    process = subprocess.Popen([QUIRE, "run", "--model", MODEL, "--ignore-eos", "--max-tokens", "4000", "Count."],
+    process = processes.start([QUIRE, "run", "--model", MODEL, "--ignore-eos", "--max-tokens", "4000", "Count."],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
     assert process.stdout.read(1)
     process.send_signal(signal.SIGINT)
