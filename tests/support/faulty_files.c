@@ -155,6 +155,7 @@ static void take_time(faulty_files *f, uint64_t bytes) {
         end = f->medium_free_ns = begin + (uint64_t)((double)bytes / (double)rate * 1e9);
     }
     end += f->now.delay_us * 1000;
+    f->counts.delayed += end > now;
     pthread_mutex_unlock(&f->lock);
     if (end > now) sleep_until(end);
 }

@@ -25,6 +25,7 @@ typedef struct faulty_files faulty_files;
 typedef struct faulty_counts {
     uint64_t calls, changes; /* changes: calls that write, take, remove, rename, make */
     uint64_t flips, failures, no_space, bytes_read, bytes_written;
+    uint64_t delayed;                         /* reads and writes that had to wait */
     uint64_t dropped_sectors, undone_changes; /* by power cuts */
 } faulty_counts;
 

@@ -1,7 +1,9 @@
 /* faulty_main.c - `quire_faulty`: the `quire` command over parts that fail as QUIRE_FAULTS says (tests/support/faults.h).
  *
- * The same code and the same options; files and device are others. Never installed; the release command has none of it.
+ * The same code and the same options; files and device are others. Never installed; the release command has none of it. Its
+ * last line on standard error counts the faults that happened, so that a test can prove that it met them.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,6 +16,15 @@ enum { EXIT_FAULTS = 64 };
 static int fail(const quire_error *error) {
     (void)fprintf(stderr, "quire_faulty: %s: %s\n", error->source, error->text);
     return EXIT_FAULTS;
+}
+
+static void report(faulty_files *files) {
+    faulty_counts counts;
+    faulty_files_get_counts(files, &counts);
+    (void)fprintf(stderr,
+                  "faults: delayed=%" PRIu64 " flips=%" PRIu64 " failures=%" PRIu64 " no_space=%" PRIu64
+                  " system_calls=%" PRIu64 "\n",
+                  counts.delayed, counts.flips, counts.failures, counts.no_space, faulty_calls_count());
 }
 
 int main(int argc, char **argv) {
@@ -29,6 +40,7 @@ int main(int argc, char **argv) {
     parts.host_tier = f.host_tier;
     faulty_calls_set(&f);
     int code = qr_cli_main(argc, argv, &parts);
+    report(files);
     faulty_files_destroy(files);
     return code;
 }

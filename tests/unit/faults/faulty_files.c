@@ -153,6 +153,9 @@ Test(faults_faulty_files, a_slow_disk_takes_its_time) {
     uint64_t begin = qr_clock_ns();
     for (uint64_t i = 0; i < 16; i++) cr_assert_eq(write_page(f, fd, i, 1, NULL), QUIRE_OK);
     cr_assert_geq(qr_clock_ns() - begin, 62000000u); /* 64 KiB at 1 MiB/s: 62.5 ms */
+    faulty_counts counts;
+    faulty_files_get_counts(f, &counts);
+    cr_assert_eq(counts.delayed, 16);
     faulty_files_table(f)->ops->close(faulty_files_table(f), fd);
     faulty_files_destroy(f);
 }
