@@ -71,21 +71,26 @@ void qr_kv_lose(quire_kv *kv, qr_node_id node, qr_ghost_cause cause, bool record
 
 /* ---- to the host tier ---- */
 
-/* The slot that is worth least becomes free: what it holds is also on disk, or goes there now, or is lost. False when that
- * cannot be done now. */
-static bool spill_make_room(quire_kv *kv) {
+typedef enum spill_result { SPILL_DONE, SPILL_NOT, SPILL_LATER } spill_result;
+
+/* The slot that is worth least becomes free: what it holds is also on disk, or goes there now, or is lost. NOT: every slot is
+ * in use. */
+static spill_result spill_make_room(quire_kv *kv) {
     qr_node_id node = qr_tree_host_victim(&kv->tree);
-    if (node == QR_NODE_NONE) return false;
+    if (node == QR_NODE_NONE) return SPILL_NOT;
     uint32_t slot = qr_tree_host(&kv->tree, node);
-    if (kv->tiers.slots[slot].user_count > 0) return false;
+    kv_write_result written = KV_WRITE_BEGUN;
+    if (kv->tiers.slots[slot].user_count > 0) return SPILL_NOT;
+    if (qr_tree_record(&kv->tree, node) == QR_COPY_NONE) written = qr_kv_write_victim(kv, node);
+    if (written == KV_WRITE_BUSY) return SPILL_LATER;
     kv->tiers.counters[QUIRE_KV_TIER_HOST].evicted_blocks++;
-    if (qr_tree_record(&kv->tree, node) == QR_COPY_NONE && !qr_kv_write_victim(kv, node)) {
+    if (written == KV_WRITE_REFUSED) {
         qr_kv_lose(kv, node, QR_GHOST_EVICTED, false, QR_RECORD_NONE);
-        return true;
+        return SPILL_DONE;
     }
     qr_tree_set_host(&kv->tree, node, QR_COPY_NONE);
     qr_kv_slot_let_go(kv, slot, false);
-    return true;
+    return SPILL_DONE;
 }
 
 static kv_transfer spill_transfer(const quire_kv *kv, qr_node_id node, uint32_t slot) {
@@ -94,25 +99,30 @@ static kv_transfer spill_transfer(const quire_kv *kv, qr_node_id node, uint32_t 
     return t;
 }
 
-static bool spill_to_host(quire_kv *kv, qr_node_id victim) {
-    if (!kv->tiers.has_host) return false;
+static spill_result spill_to_host(quire_kv *kv, qr_node_id victim) {
+    if (!kv->tiers.has_host) return SPILL_NOT;
     uint32_t slot = slot_take(kv);
-    if (slot == QR_HOST_SLOT_NONE && spill_make_room(kv)) slot = slot_take(kv);
-    if (slot == QR_HOST_SLOT_NONE) return false;
+    if (slot == QR_HOST_SLOT_NONE) {
+        spill_result room = spill_make_room(kv);
+        if (room != SPILL_DONE) return room;
+        slot = slot_take(kv);
+    }
+    if (slot == QR_HOST_SLOT_NONE) return SPILL_NOT;
     if (!qr_kv_can_gather(kv)) { /* making room took the last */
         qr_kv_slot_let_go(kv, slot, false);
-        return false;
+        return SPILL_LATER;
     }
     qr_tree_set_host(&kv->tree, victim, slot);
     qr_kv_gather(kv, spill_transfer(kv, victim, slot), qr_host_arena_address(&kv->tiers.host, slot));
-    return qr_tree_host(&kv->tree, victim) == slot; /* not when the device is lost */
+    return qr_tree_host(&kv->tree, victim) == slot ? SPILL_DONE : SPILL_NOT; /* the device may refuse */
 }
 
 /* ---- a victim ---- */
 
-static bool spill_keeps(quire_kv *kv, qr_node_id victim) {
-    if (spill_to_host(kv, victim)) return true;
-    return qr_tree_record(&kv->tree, victim) != QR_COPY_NONE || qr_kv_write_victim(kv, victim);
+static spill_result spill_to_store(quire_kv *kv, qr_node_id victim) {
+    if (qr_tree_record(&kv->tree, victim) != QR_COPY_NONE) return SPILL_DONE;
+    kv_write_result written = qr_kv_write_victim(kv, victim);
+    return written == KV_WRITE_BEGUN ? SPILL_DONE : written == KV_WRITE_BUSY ? SPILL_LATER : SPILL_NOT;
 }
 
 static bool spill_has_copies(const quire_kv *kv, qr_node_id id) {
@@ -122,7 +132,10 @@ static bool spill_has_copies(const quire_kv *kv, qr_node_id id) {
 
 bool qr_kv_spill(quire_kv *kv, qr_node_id victim) {
     if (!qr_kv_can_gather(kv)) return false;
-    if (spill_keeps(kv, victim) && qr_tree_demote(&kv->tree, victim)) return true;
+    spill_result kept = spill_to_host(kv, victim);
+    if (kept == SPILL_NOT) kept = spill_to_store(kv, victim);
+    if (kept == SPILL_LATER) return false;
+    if (kept == SPILL_DONE && qr_tree_demote(&kv->tree, victim)) return true;
     /* Nothing of it is left, so what hangs on it goes too. */
     if (spill_has_copies(kv, victim)) qr_kv_lose(kv, victim, QR_GHOST_EVICTED, false, QR_RECORD_NONE);
     qr_tree_evict(&kv->tree, victim);

@@ -271,6 +271,7 @@ bool quire_kv_poll(quire_kv *kv) {
     if (!tiers->present) return false;
     tiers->more = false;
     qr_kv_transfers_poll(kv);
+    qr_kv_wait_poll(kv);
     tiers_poll_store(kv);
     qr_kv_loads_poll(kv);
     qr_kv_verify_poll(kv);
@@ -280,9 +281,11 @@ bool quire_kv_poll(quire_kv *kv) {
     return changed;
 }
 
-bool quire_kv_busy(const quire_kv *kv) { return kv->tiers.gathers.count + kv->tiers.scatters.count > 0; }
+static bool tiers_copy(const quire_kv *kv) { return kv->tiers.gathers.count + kv->tiers.scatters.count > 0; }
 
-uint64_t quire_kv_poll_after_us(const quire_kv *kv) { return kv->tiers.more || quire_kv_busy(kv) ? 0 : UINT64_MAX; }
+bool quire_kv_busy(const quire_kv *kv) { return tiers_copy(kv) || kv->tiers.waits; }
+
+uint64_t quire_kv_poll_after_us(const quire_kv *kv) { return kv->tiers.more || tiers_copy(kv) ? 0 : qr_kv_wait_left_us(kv); }
 
 void quire_kv_set_idle(quire_kv *kv, bool idle) {
     if (idle && !kv->tiers.idle) kv->tiers.idle_looks = kv->tree.unsaved_count;

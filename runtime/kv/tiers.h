@@ -42,7 +42,10 @@ enum {
     KV_WRITES_PER_IDLE_POLL = 16,
     KV_WRITES_PER_FLUSH_POLL = 32,
     KV_AHEAD_SHARE = 16,        /* policy evict: writing begins when less than this share of the pool is free */
+    KV_CLEAN_SHARE = 2,         /* and then goes on until this share of what is cached could go at once */
     KV_WRITES_AT_EVICTION = 32, /* a victim and what must be written before it */
+    KV_WAIT_US = 100000,        /* an eviction waits for the store no longer than this, */
+    KV_WAIT_SHARE = 10,         /* and for no more than this share of all time */
     KV_CALM_US = 10 * 1000000,  /* so that a disk that cannot keep up is not written to again and again */
     KV_LOOKS_PER_POLL = 64,     /* unsaved nodes that are looked at and not written */
     KV_VERIFY_JOBS = 8,         /* blocks compared at once */
@@ -208,8 +211,10 @@ typedef struct kv_tiers {
     bool more;           /* the last poll stopped before it was done */
     bool changed;        /* since the last poll */
     bool space_short;    /* as of the last poll */
-    uint64_t calm_us;    /* a record was lost or not written: until then only what has its parent's record is written */
-    uint32_t erasing;    /* the same */
+    bool waits;          /* an eviction, for the store: since when, and how long it may */
+    uint64_t wait_since_us, wait_left_us, wait_ended_us;
+    uint64_t calm_us; /* a record was lost or not written: until then only what has its parent's record is written */
+    uint32_t erasing; /* the same */
     uint32_t verify_turn;
     uint32_t gone_record; /* the store has let go of it already, while copies are released */
     bool erase;           /* while copies are released: bytes too */
@@ -280,8 +285,11 @@ void qr_kv_release_copies(void *owner, qr_node_id node, uint32_t host, uint32_t 
 typedef enum kv_write_result { KV_WRITE_BEGUN, KV_WRITE_BUSY, KV_WRITE_REFUSED } kv_write_result;
 /* Begins records for a node and what must be written before it, at most `count`. BEGUN: the node has one. */
 kv_write_result qr_kv_write(quire_kv *kv, qr_node_id node, uint32_t count, uint32_t *written);
-/* At eviction: admission applies, and a refusal is counted. */
-bool qr_kv_write_victim(quire_kv *kv, qr_node_id node);
+/* At eviction: admission applies, and a refusal is counted. BUSY: the victim should wait a little, which is bounded. */
+kv_write_result qr_kv_write_victim(quire_kv *kv, qr_node_id node);
+/* When an eviction that waits for the store will wait no longer; ends it when that is now. UINT64_MAX: none does. */
+uint64_t qr_kv_wait_left_us(const quire_kv *kv);
+void qr_kv_wait_poll(quire_kv *kv);
 void qr_kv_writes_poll(quire_kv *kv);
 /* Somebody used the node: what has a copy of it keeps it longer. */
 void qr_kv_touch_record(quire_kv *kv, qr_node_id node);

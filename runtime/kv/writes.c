@@ -103,12 +103,57 @@ static bool write_admits(quire_kv *kv, qr_node_id node) {
     return false;
 }
 
-bool qr_kv_write_victim(quire_kv *kv, qr_node_id node) {
+/* ---- waiting at eviction ----
+ *
+ * A victim whose way down cannot all be written at once is worth a moment: whoever wants its blocks is told that they are on
+ * their way. The bound keeps a disk that cannot keep up from holding anybody back for more than a tenth of the time. */
+
+static uint64_t wait_spent_us(const quire_kv *kv) { return qr_kv_now_us(kv) - kv->tiers.wait_since_us; }
+
+uint64_t qr_kv_wait_left_us(const quire_kv *kv) {
+    const kv_tiers *tiers = &kv->tiers;
+    if (!tiers->waits) return UINT64_MAX;
+    return wait_spent_us(kv) < tiers->wait_left_us ? tiers->wait_left_us - wait_spent_us(kv) : 0;
+}
+
+static void wait_end(quire_kv *kv) {
+    kv_tiers *tiers = &kv->tiers;
+    if (!tiers->waits) return;
+    tiers->wait_left_us = qr_kv_wait_left_us(kv);
+    tiers->wait_ended_us = qr_kv_now_us(kv);
+    tiers->waits = false;
+}
+
+static bool wait_goes_on(quire_kv *kv) {
+    kv_tiers *tiers = &kv->tiers;
+    if (!tiers->waits) {
+        uint64_t left_us = tiers->wait_left_us + (qr_kv_now_us(kv) - tiers->wait_ended_us) / KV_WAIT_SHARE;
+        tiers->wait_left_us = left_us < KV_WAIT_US ? left_us : KV_WAIT_US;
+        tiers->wait_since_us = qr_kv_now_us(kv);
+        tiers->waits = true;
+    }
+    if (qr_kv_wait_left_us(kv) > 0) return true;
+    wait_end(kv);
+    return false;
+}
+
+void qr_kv_wait_poll(quire_kv *kv) {
+    if (qr_kv_wait_left_us(kv) > 0) return;
+    wait_end(kv);
+    kv->tiers.changed = true;
+}
+
+kv_write_result qr_kv_write_victim(quire_kv *kv, qr_node_id node) {
     uint32_t written;
-    if (!writes_allowed(kv) || !write_admits(kv, node)) return false;
+    if (!writes_allowed(kv) || !write_admits(kv, node)) return KV_WRITE_REFUSED;
     kv_write_result result = qr_kv_write(kv, node, KV_WRITES_AT_EVICTION, &written);
-    if (result == KV_WRITE_BUSY) quire_kv_count_refusal(kv, QUIRE_KV_REFUSED_BUSY, 1);
-    return result == KV_WRITE_BEGUN;
+    if (result != KV_WRITE_BUSY) {
+        wait_end(kv);
+        return result;
+    }
+    if (wait_goes_on(kv)) return KV_WRITE_BUSY;
+    quire_kv_count_refusal(kv, QUIRE_KV_REFUSED_BUSY, 1);
+    return KV_WRITE_REFUSED;
 }
 
 /* ---- what becomes of records ---- */
@@ -206,15 +251,28 @@ static void writes_of_evict(quire_kv *kv, uint32_t budget) {
     tiers->more |= tiers->idle_looks > 0 && kv->tree.unsaved_count > 0;
 }
 
-/* Before memory is needed, a little of what will have to go then: the way down to a victim may be long. */
-static void writes_ahead(quire_kv *kv) {
+/* The way down to the next victim. False: nothing more can be done now. */
+static bool ahead_victim(quire_kv *kv, uint32_t *budget) {
     uint32_t written;
-    const qr_pool *pool = &kv->pools[0];
-    if (pool->state_count[QR_BLOCK_FREE] >= kv->config.block_count / KV_AHEAD_SHARE || kv->tree.leaves.count == 0) return;
+    if (kv->tree.leaves.count == 0) return true;
     qr_node_id node = qr_tree_victim(&kv->tree);
-    if (qr_tree_record(&kv->tree, node) != QR_COPY_NONE || (kv->tiers.space_short && !qr_tree_seen_twice(&kv->tree, node)))
-        return;
-    (void)qr_kv_write(kv, node, KV_WRITES_PER_POLL, &written);
+    if (!qr_tree_is_unsaved(&kv->tree, node) || (kv->tiers.space_short && !qr_tree_seen_twice(&kv->tree, node))) return true;
+    kv_write_result result = qr_kv_write(kv, node, *budget, &written);
+    *budget -= written;
+    if (result == KV_WRITE_REFUSED) qr_tree_unlist_unsaved(&kv->tree, node);
+    return result != KV_WRITE_BUSY;
+}
+
+/* Before memory is needed: a prompt may need much of it at once, and a conversation goes as a whole, its last block first,
+ * which must be written last. So while little is free a good part of what is cached is kept written, what came first before
+ * what came later. */
+static void writes_ahead(quire_kv *kv, uint32_t budget) {
+    const qr_tree *tree = &kv->tree;
+    if (kv->pools[0].state_count[QR_BLOCK_FREE] >= kv->config.block_count / KV_AHEAD_SHARE || tree->unsaved_count == 0) return;
+    if (!ahead_victim(kv, &budget)) return;
+    while (budget > 0 && tree->unsaved_count > tree->resident_count / KV_CLEAN_SHARE)
+        if (!writes_next(kv, &budget, false)) return;
+    kv->tiers.more |= budget == 0;
 }
 
 /* ---- flush ---- */
@@ -314,5 +372,5 @@ void qr_kv_writes_poll(quire_kv *kv) {
     else if (!writes_allowed(kv)) return;
     else if (kv->config.tiers.disk_write == QUIRE_KV_DISK_COMPLETE) writes_of_complete(kv, writes_budget(tiers));
     else if (tiers->idle) writes_of_evict(kv, writes_budget(tiers));
-    else writes_ahead(kv);
+    else writes_ahead(kv, writes_budget(tiers));
 }

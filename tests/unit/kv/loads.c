@@ -397,3 +397,96 @@ Test(kv_loads, tokens_of_a_block_that_is_being_copied_into_are_refused) {
     for (int i = 0; i < 3000; i++) tiers_rig_round(&rig);
     tiers_rig_close(&rig);
 }
+
+enum { CROWD = 16, CROWD_BLOCKS = 8 };
+
+typedef struct crowd {
+    tiers_rig rig;
+    quire_seq_id seqs[CROWD];
+    uint64_t began_us, estimates_us[CROWD], ended_us[CROWD];
+    uint32_t taken[CROWD];
+} crowd;
+
+static quire_token crowd_tokens[CROWD][CROWD_BLOCKS * RIG_BLOCK];
+
+/* Sixteen prompts on disk, all asked for at once, over four buffers of a disk that reads a block in two milliseconds. What the
+ * disk can do is known from a load before. */
+static void crowd_open(crowd *c) {
+    uint32_t count = CROWD_BLOCKS * RIG_BLOCK;
+    c->rig = tiers_rig_make();
+    c->rig.config.block_count = CROWD * CROWD_BLOCKS;
+    c->rig.config.max_sequences = CROWD;
+    c->rig.store.record_max = 2 * CROWD * CROWD_BLOCKS;
+    c->rig.store.read_buffers = 4;
+    c->rig.store.record_bytes = 400000;
+    c->rig.store.read_bytes_per_second = 200000000;
+    tiers_rig_open(&c->rig);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        rig_count_up(crowd_tokens[i], count, 1 + 1000 * (quire_token)i);
+        tiers_rig_run(&c->rig, 0, crowd_tokens[i], count);
+    }
+    tiers_rig_settle(&c->rig);
+    for (int i = 0; i < 2; i++) {
+        quire_kv_evict(c->rig.kv, 1000);
+        if (i > 0) break;
+        tiers_rig_load(&c->rig, 0, crowd_tokens[0], count, false, &c->seqs[0]);
+        tiers_rig_finish(&c->rig, c->seqs[0], crowd_tokens[0], count, 0);
+        rig_close(c->rig.kv, c->seqs[0]);
+        tiers_rig_settle(&c->rig);
+    }
+}
+
+static void crowd_round(crowd *c) {
+    tiers_rig_round(&c->rig);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        if (c->ended_us[i]) continue;
+        c->taken[i] += quire_kv_load_take(c->rig.kv, c->seqs[i]);
+        if (!tiers_rig_state(&c->rig, c->seqs[i]).active) c->ended_us[i] = c->rig.now_us - c->began_us;
+    }
+}
+
+static void crowd_close(crowd *c) {
+    for (uint32_t i = 0; i < CROWD; i++) {
+        tiers_rig_check_bytes(&c->rig, c->seqs[i]);
+        rig_close(c->rig.kv, c->seqs[i]);
+    }
+    tiers_rig_close(&c->rig);
+}
+
+/* The disk, in virtual time, sees to it that nobody is late by more than he was told. */
+Test(kv_loads, of_a_crowd_each_is_over_when_it_was_promised_to_be) {
+    static crowd c;
+    uint32_t count = CROWD_BLOCKS * RIG_BLOCK;
+    crowd_open(&c);
+    c.began_us = c.rig.now_us;
+    for (uint32_t i = 0; i < CROWD; i++)
+        c.estimates_us[i] = tiers_rig_load(&c.rig, 0, crowd_tokens[i], count, false, &c.seqs[i]).estimate_us;
+    for (int i = 0; i < 2000; i++) crowd_round(&c);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        cr_assert_eq(c.taken[i], count, "load %u", i);
+        cr_assert_lt(c.ended_us[i], c.estimates_us[i] + c.estimates_us[i] / 2 + 5000, "load %u: %llu us, promised %llu", i,
+                     (unsigned long long)c.ended_us[i], (unsigned long long)c.estimates_us[i]);
+        if (i > 0) cr_assert_geq(c.ended_us[i], c.ended_us[i - 1]);
+    }
+    /* And no time of the disk was lost: 128 blocks, two milliseconds each. */
+    cr_assert_lt(c.ended_us[CROWD - 1], 128 * 2000 * 5 / 4);
+    crowd_close(&c);
+}
+
+/* Its last blocks are read before those of all who came after, however many they are. */
+Test(kv_loads, whose_front_has_met_it_waits_for_its_own_reads_only) {
+    static crowd c;
+    uint32_t count = CROWD_BLOCKS * RIG_BLOCK;
+    crowd_open(&c);
+    c.began_us = c.rig.now_us;
+    tiers_rig_load(&c.rig, 0, crowd_tokens[0], count, false, &c.seqs[0]);
+    tiers_rig_round(&c.rig);
+    for (uint32_t i = 1; i < CROWD; i++) tiers_rig_load(&c.rig, 0, crowd_tokens[i], count, false, &c.seqs[i]);
+    quire_kv_load_computing(c.rig.kv, c.seqs[0], 3 * RIG_BLOCK);
+    tiers_rig_round(&c.rig);
+    tiers_rig_compute(&c.rig, c.seqs[0], crowd_tokens[0], 0, 3 * RIG_BLOCK);
+    for (int i = 0; i < 2000; i++) crowd_round(&c);
+    cr_assert_eq(c.taken[0], 5 * RIG_BLOCK);
+    cr_assert_leq(c.ended_us[0], 5 * 2000 + 4000, "%llu us", (unsigned long long)c.ended_us[0]);
+    crowd_close(&c);
+}
