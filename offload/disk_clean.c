@@ -170,16 +170,39 @@ static uint32_t find_unclean(const qr_disk *disk, uint32_t from, bool seal, bool
     return QR_SEGMENT_NONE;
 }
 
+/* ---- a pass ---- */
+
+/* What was asked for before it began; what comes from then on has a pass of its own. The lock is held. */
+typedef struct erasures {
+    uint32_t erasing_count, forgetting_count, forget_count, forget_all_count;
+} erasures;
+
+static erasures erasures_asked(const qr_disk *disk) {
+    return (erasures){disk->erasing_count, disk->forgetting_count, disk->forget_count, disk->forget_all_count};
+}
+
+static bool erasures_any(const erasures *asked) { return asked->erasing_count || asked->forgetting_count; }
+
+static void erasures_done(qr_disk *disk, const erasures *asked) {
+    disk->erasing_count -= asked->erasing_count;
+    disk->stats.erased_total += asked->erasing_count;
+    disk->forgetting_count -= asked->forgetting_count;
+    disk->forget_all_count -= asked->forget_all_count;
+    disk->forget_count -= asked->forget_count;
+    memmove(disk->forgets, disk->forgets + asked->forget_count, disk->forget_count * sizeof *disk->forgets);
+}
+
 void qr_disk_clean(qr_disk *disk, bool seal) {
     pthread_mutex_lock(&disk->lock);
-    uint32_t erasing = disk->erasing_count; /* what comes to it from now on has a pass of its own */
+    erasures asked = erasures_asked(disk);
     disk->clean_wanted = false;
     pthread_mutex_unlock(&disk->lock);
     bool all = qr_disk_tidy(disk);
+    all &= qr_disk_clean_foreign(disk, asked.forget_count, asked.forget_all_count > 0);
     for (uint32_t index = 0;; index++) {
         clean_plan plan;
         pthread_mutex_lock(&disk->lock);
-        index = find_unclean(disk, index, seal, erasing > 0);
+        index = find_unclean(disk, index, seal, erasures_any(&asked));
         if (index != QR_SEGMENT_NONE) plan_make(disk, index, &plan);
         pthread_mutex_unlock(&disk->lock);
         if (index == QR_SEGMENT_NONE) break;
@@ -187,10 +210,8 @@ void qr_disk_clean(qr_disk *disk, bool seal) {
     }
     all &= qr_disk_tidy(disk); /* what was found to be gone meanwhile */
     pthread_mutex_lock(&disk->lock);
-    if (all) {
-        disk->erasing_count -= erasing;
-        disk->stats.erased_total += erasing;
-    } else qr_disk_pause_begin(disk, &disk->upkeep_pause);
-    disk->clean_wanted |= !all && erasing > 0;
+    if (all) erasures_done(disk, &asked);
+    else qr_disk_pause_begin(disk, &disk->upkeep_pause);
+    disk->clean_wanted |= !all && erasures_any(&asked);
     pthread_mutex_unlock(&disk->lock);
 }

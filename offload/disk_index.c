@@ -149,6 +149,7 @@ static quire_status enter_segments(qr_disk *disk, quire_error *error) {
         qr_disk_segment *segment = &disk->segments[found->index];
         disk->stats.used_bytes += found_bytes(found) - segment->file_bytes;
         segment->file_bytes = found_bytes(found);
+        segment->suspect = !ours;
     }
     return QUIRE_OK;
 }

@@ -4,8 +4,9 @@
  *   disk_sizes.c    sizes and counts from a configuration         disk_reclaim.c  room for another segment
  *   disk_table.c    records and segments in memory                disk_clean.c    bytes of dropped records go
  *   disk_index.c    a folder becomes a table                      disk_reader.c   the threads that read
- *   disk_folder.c   the folder itself: owner, lock, names         disk_io.c       counted file calls
- *   disk_budget.c   bytes a day                                   segment_file.c  one segment's file
+ *   disk_folder.c   the folder itself: owner, lock, names         disk_foreign.c  other models' segments
+ *   disk_budget.c   bytes a day                                   disk_io.c       counted file calls
+ *                                                                 segment_file.c  one segment's file
  *
  * Who may touch what: everything in qr_disk below `lock` is read and changed with the lock held, by any thread; no thread
  * holds it during a file call, so the owner of the store never waits for a disk. What lies in `writer` is the writer thread's
@@ -29,6 +30,7 @@
 #include "offload/segment_file.h"
 
 #define QR_SEGMENT_NONE UINT32_MAX
+enum { QR_DISK_FORGETS_MAX = 8 }; /* more namespaces than that at a time: every foreign segment goes */
 
 typedef enum qr_disk_record_state {
     QR_RECORD_FREE,    /* in the free list */
@@ -125,6 +127,12 @@ typedef struct qr_disk_put {
     unsigned char namespace_key[QR_RECORD_KEY_MAX];
 } qr_disk_put;
 
+/* A namespace that is to go from segments of other fingerprints. */
+typedef struct qr_disk_forget {
+    size_t key_bytes;
+    unsigned char key[QR_RECORD_KEY_MAX];
+} qr_disk_forget;
+
 typedef struct qr_disk_writer {
     uint32_t segment; /* that is appended to; QR_SEGMENT_NONE */
     bool sealed;      /* its footer on disk holds and lasts */
@@ -183,9 +191,12 @@ typedef struct qr_disk {
     uint64_t seal_after; /* the puts before the latest seal */
     uint32_t seals_waiting, seals_done;
     quire_status seal_status;
-    uint32_t erasing_count; /* records dropped with erase since everything was clean */
-    bool clean_wanted;      /* segments with bytes of dropped records are to be cleaned */
-    bool tidy;              /* there may be segments without records */
+    uint32_t erasing_count;    /* records dropped with erase since everything was clean */
+    uint32_t forgetting_count; /* calls of erase_foreign since then */
+    qr_disk_forget *forgets;   /* [QR_DISK_FORGETS_MAX]; the first forget_count are asked for */
+    uint32_t forget_count, forget_all_count;
+    bool clean_wanted; /* segments with bytes of dropped records are to be cleaned */
+    bool tidy;         /* there may be segments without records */
     uint64_t next_serial;
     qr_disk_pause write_pause;  /* after a failed write: puts are refused */
     qr_disk_pause upkeep_pause; /* after a failed removal or cleaning */
@@ -246,6 +257,10 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index);
 bool qr_disk_tidy(qr_disk *disk); /* removes segments without records. False: one is still there */
 /* Bytes of dropped records go; with `seal` segments that have no footer get one. */
 void qr_disk_clean(qr_disk *disk, bool seal);
+
+bool qr_disk_is_forgotten(const qr_disk *disk, uint32_t forget_count, const void *key, size_t key_bytes);
+/* What segments of other fingerprints have of the first `forget_count` namespaces, or everything. False: some may be left. */
+bool qr_disk_clean_foreign(qr_disk *disk, uint32_t forget_count, bool everything);
 
 /* ---- disk_index.c ---- */
 QUIRE_MUST_CHECK quire_status qr_disk_index_load(qr_disk *disk, quire_error *error);

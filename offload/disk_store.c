@@ -240,9 +240,28 @@ static void disk_drop(qr_store *store, qr_record_id id, bool erase) {
 static uint32_t disk_erasing(const qr_store *store) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
-    uint32_t count = disk->erasing_count;
+    uint32_t count = disk->erasing_count + disk->forgetting_count;
     pthread_mutex_unlock(&disk->lock);
     return count;
+}
+
+/* A key that is too long to be stored is in no segment; but the call also asks for what lies about of ours. */
+static void disk_erase_foreign(qr_store *store, const void *namespace_key, size_t namespace_bytes) {
+    qr_disk *disk = disk_of(store);
+    pthread_mutex_lock(&disk->lock);
+    bool listed = namespace_key && namespace_bytes <= QR_RECORD_KEY_MAX;
+    bool waits = listed && qr_disk_is_forgotten(disk, disk->forget_count, namespace_key, namespace_bytes);
+    bool all = !namespace_key || (listed && !waits && disk->forget_count == QR_DISK_FORGETS_MAX);
+    if (all) disk->forget_all_count++;
+    else if (listed && !waits) {
+        qr_disk_forget *forget = &disk->forgets[disk->forget_count++];
+        forget->key_bytes = namespace_bytes;
+        if (namespace_bytes) memcpy(forget->key, namespace_key, namespace_bytes);
+    }
+    disk->forgetting_count++;
+    disk->clean_wanted = true;
+    pthread_cond_signal(&disk->writer_work);
+    pthread_mutex_unlock(&disk->lock);
 }
 
 static void disk_seal(qr_store *store) {
@@ -336,7 +355,7 @@ static bool disk_busy(const qr_store *store) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
     bool busy = disk->puts_busy_count || disk->gets_busy_count || disk->seals_waiting || disk->seals_done || disk->lost_count ||
-                disk->erasing_count;
+                disk->erasing_count || disk->forgetting_count;
     pthread_mutex_unlock(&disk->lock);
     return busy;
 }
@@ -392,6 +411,7 @@ typedef struct disk_layout {
     qr_disk_member *members;
     uint32_t *inner_children;
     unsigned char *wanted;
+    qr_disk_forget *forgets;
 } disk_layout;
 
 static uint64_t pages_bytes(const qr_disk_sizes *sizes) {
@@ -411,6 +431,7 @@ static void layout_take(disk_layout *layout, const qr_disk_config *config, const
     layout->members = qr_arena_take(arena, sizes->slots_max, sizeof *layout->members);
     layout->inner_children = qr_arena_take(arena, sizes->slots_max, sizeof *layout->inner_children);
     layout->wanted = qr_arena_take(arena, sizes->slots_max, 1);
+    layout->forgets = qr_arena_take(arena, QR_DISK_FORGETS_MAX, sizeof *layout->forgets);
 }
 
 static uint64_t buffers_bytes(const qr_disk_config *config, const qr_disk_sizes *sizes) {
@@ -494,6 +515,7 @@ static quire_status disk_create(const qr_disk_config *config, const qr_disk_size
     disk->segments = layout.segments;
     disk->gets = layout.gets;
     disk->puts = layout.puts;
+    disk->forgets = layout.forgets;
     disk->reader_threads = layout.readers;
     disk->next_serial = 1;
     disk->stats.used_bytes = QR_DISK_FOLDER_BYTES;
@@ -585,6 +607,7 @@ quire_status qr_disk_open(const qr_disk_config *wanted, qr_store **store, quire_
         .touch = disk_touch,
         .drop = disk_drop,
         .erasing = disk_erasing,
+        .erase_foreign = disk_erase_foreign,
         .seal = disk_seal,
         .poll = disk_poll,
         .busy = disk_busy,

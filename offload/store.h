@@ -129,6 +129,9 @@ typedef struct qr_store_ops {
      * when the segment is next cleaned, at close at the latest, and after a crash the record may be found again. */
     void (*drop)(qr_store *store, qr_record_id record, bool erase);
     uint32_t (*erasing)(const qr_store *store);
+    /* The same for what the folder holds of other fingerprints: the records with this namespace key, or with NULL all. Bytes of
+     * records that are not in the store any more go too, whosever they were. A second call for the same may come any time. */
+    void (*erase_foreign)(qr_store *store, const void *namespace_key, size_t namespace_bytes);
     void (*seal)(qr_store *store);
     bool (*poll)(qr_store *store, uint64_t now_us, qr_store_event *event); /* false: nothing new */
     /* Gets, puts, seals and erasures are under way. */

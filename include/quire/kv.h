@@ -387,6 +387,9 @@ QUIRE_API uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks);
  * disk can (quire_kv_erasing). Blocks in use are forgotten as soon as their users end, and are
  * never matched again. Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
 QUIRE_API uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe);
+/* The same by its key, which need not be a namespace's now: with wipe, a disk folder is also rid of what other models left there
+ * under this key, and of all they left when everything is forgotten. */
+QUIRE_API uint32_t quire_kv_forget_key(quire_kv *kv, const void *key, size_t key_bytes, bool wipe);
 QUIRE_API uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe);
 
 /* ---- observation ---- */

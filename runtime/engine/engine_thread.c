@@ -63,9 +63,7 @@ static void forget_is_done(quire_engine *engine, uint64_t number) {
 }
 
 static void forget(quire_engine *engine, const qr_forget *what) {
-    quire_namespace_id ns;
-    quire_kv *kv = engine->parts.kv;
-    if (quire_kv_namespace_find(kv, what->key, what->key_bytes, &ns)) quire_kv_forget_namespace(kv, ns, true);
+    (void)quire_kv_forget_key(engine->parts.kv, what->key, what->key_bytes, true);
     forget_is_done(engine, what->number);
 }
 

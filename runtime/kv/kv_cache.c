@@ -48,7 +48,7 @@ static void cache_forget_sequences(quire_kv *kv, quire_namespace_id ns, bool wip
     }
 }
 
-uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
+static uint32_t cache_forget(quire_kv *kv, quire_namespace_id ns, bool wipe) {
     cache_forgetting forgetting = {.kv = kv, .wipe = wipe};
     if (!qr_kv_namespace_valid(kv, ns)) return 0;
     cache_forget_sequences(kv, ns, wipe);
@@ -58,9 +58,31 @@ uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wip
     return forgetting.freed_count;
 }
 
+/* What a folder has of other models, and what was dropped there earlier. NULL: everybody's. */
+static void cache_erase_foreign(quire_kv *kv, const void *key, size_t key_bytes) {
+    if (kv->tiers.store) kv->tiers.store->ops->erase_foreign(kv->tiers.store, key, key_bytes);
+}
+
+uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
+    if (!qr_kv_namespace_valid(kv, ns)) return 0;
+    uint32_t freed_count = cache_forget(kv, ns, wipe);
+    size_t key_bytes = kv->namespaces.entries[ns].key_bytes;
+    if (!wipe || !kv->tiers.store || key_bytes > QR_RECORD_KEY_MAX) return freed_count;
+    qr_namespaces_copy_key(&kv->namespaces, ns, kv->tiers.key);
+    cache_erase_foreign(kv, kv->tiers.key, key_bytes);
+    return freed_count;
+}
+
+uint32_t quire_kv_forget_key(quire_kv *kv, const void *key, size_t key_bytes, bool wipe) {
+    quire_namespace_id ns = qr_namespaces_find(&kv->namespaces, key, key_bytes);
+    uint32_t freed_count = ns == UINT32_MAX ? 0 : cache_forget(kv, ns, wipe);
+    if (wipe) cache_erase_foreign(kv, key_bytes ? key : "", key_bytes);
+    return freed_count;
+}
+
 uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe) {
     uint32_t freed_count = 0;
-    for (quire_namespace_id ns = 0; ns < kv->config.max_namespaces; ns++)
-        freed_count += quire_kv_forget_namespace(kv, ns, wipe);
+    for (quire_namespace_id ns = 0; ns < kv->config.max_namespaces; ns++) freed_count += cache_forget(kv, ns, wipe);
+    if (wipe) cache_erase_foreign(kv, NULL, 0);
     return freed_count;
 }

@@ -308,6 +308,18 @@ static uint32_t fake_erasing(const qr_store *store) {
     return 0;
 }
 
+static void fake_erase_foreign(qr_store *store, const void *key, size_t key_bytes) {
+    fake_store *fake = fake_of(store);
+    for (qr_record_id i = 0; i < fake->config.record_max; i++) {
+        fake_record *r = &fake->records[i];
+        bool has = !key || (r->key_bytes == key_bytes && memcmp(fake_key(fake, i), key, key_bytes) == 0);
+        if (!r->foreign || r->state != FAKE_PUBLISHED || !has) continue;
+        memset(fake_bytes(fake, i), 0, fake->config.payload_bytes);
+        fake->erased_count++;
+        fake_vanish(fake, r, FAKE_FREE);
+    }
+}
+
 static void fake_seal(qr_store *store) { fake_of(store)->seal_count++; }
 
 /* ---- what became of it ---- */
@@ -521,6 +533,7 @@ static const qr_store_ops fake_ops = {
     .touch = fake_touch,
     .drop = fake_drop,
     .erasing = fake_erasing,
+    .erase_foreign = fake_erase_foreign,
     .seal = fake_seal,
     .poll = fake_poll,
     .busy = fake_busy,

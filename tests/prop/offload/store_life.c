@@ -114,7 +114,7 @@ static void forget_session(store_model *m) {
         model_node *node = &m->nodes[m->model][i];
         node->state = NODE_ABSENT;
         node->record = QR_RECORD_NONE;
-        node->sealing = node->erasing = false;
+        node->sealing = node->erasing = m->nodes[!m->model][i].erasing = false;
         node->sealed = false;
     }
 }

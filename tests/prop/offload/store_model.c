@@ -227,18 +227,17 @@ static void call_drop(store_model *m, bool erase) {
     if (index != UINT32_MAX) drop_tree(m, index, erase);
 }
 
-/* All of a namespace, for real: also what was dropped from it before. */
+/* All of a namespace, for real: also what was dropped from it before, and what the other model has. */
 static void call_forget(store_model *m) {
     uint32_t space = qr_random_below(&m->random, MODEL_SPACES);
-    bool mark[MODEL_NODES] = {false}, any = false;
-    for (uint32_t i = 0; i < MODEL_NODES; i++) {
-        mark[i] = nodes_of(m)[i].space == space;
-        any |= mark[i] && nodes_of(m)[i].state != NODE_ABSENT;
-    }
-    if (!any) return;
+    bool mark[MODEL_NODES] = {false};
+    char key[48];
+    model_key(m, space, key);
+    for (uint32_t i = 0; i < MODEL_NODES; i++) mark[i] = nodes_of(m)[i].space == space;
     drop_marked(m, mark, true);
+    m->store->ops->erase_foreign(m->store, key, strlen(key));
     for (uint32_t i = 0; i < MODEL_NODES; i++)
-        if (mark[i]) nodes_of(m)[i].erasing = true;
+        if (mark[i]) m->nodes[0][i].erasing = m->nodes[1][i].erasing = true;
 }
 
 static void call_touch(store_model *m) {
@@ -256,8 +255,8 @@ static void call_seal(store_model *m) {
 /* What was being erased is erased when the store says that nothing is left. */
 static void note_erased(store_model *m) {
     if (m->store->ops->erasing(m->store) > 0 || is_over(m)) return;
-    for (uint32_t i = 0; i < MODEL_NODES; i++) {
-        model_node *node = &nodes_of(m)[i];
+    for (uint32_t i = 0; i < 2 * MODEL_NODES; i++) {
+        model_node *node = &m->nodes[i / MODEL_NODES][i % MODEL_NODES];
         if (!node->erasing) continue;
         m->coverage.erased += node->on_disk;
         node->erasing = node->on_disk = false;

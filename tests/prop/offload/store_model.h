@@ -65,8 +65,8 @@ typedef struct model_options {
     bool corrupting;     /* they damage what is written: records may be missing, never wrong */
     bool calm;           /* waits for the store after each operation, so that a seed replays exactly */
     bool foreign;        /* sometimes another model's process has the folder */
-    bool erases;         /* not with foreign: both have the same tokens and keys */
-    bool kills, power;   /* ends that happen besides a close */
+    bool erases;
+    bool kills, power; /* ends that happen besides a close */
 } model_options;
 
 typedef struct model_coverage {

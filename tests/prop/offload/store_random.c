@@ -100,7 +100,8 @@ Test(prop_offload, a_disk_that_changes_bits) {
 }
 
 Test(prop_offload, a_folder_of_two_models) {
-    model_options options = {.seed = 208, .payload_pages = 1, .cap_factor = 4, .foreign = true, .kills = true, .power = true};
+    model_options options = {
+        .seed = 208, .payload_pages = 1, .cap_factor = 4, .foreign = true, .erases = true, .kills = true, .power = true};
     model_coverage c = run(options, 10000);
-    cr_assert(c.found_foreign && c.found && c.lost);
+    cr_assert(c.found_foreign && c.found && c.lost && c.erased);
 }
