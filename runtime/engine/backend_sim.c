@@ -265,6 +265,11 @@ quire_status qr_backend_sim_create(const qr_sim_config *config, qr_backend **bac
 
 uint64_t qr_backend_sim_now_us(const qr_backend *backend) { return sim_of_const(backend)->now_us; }
 
+uint64_t qr_backend_sim_due_us(const qr_backend *backend) {
+    const sim_backend *sim = sim_of_const(backend);
+    return sim->in_flight > 0 ? sim->places[sim->first].due_us : UINT64_MAX;
+}
+
 void qr_backend_sim_advance(qr_backend *backend, uint64_t us) { sim_of(backend)->now_us += us; }
 
 void qr_backend_sim_fail_next(qr_backend *backend, uint32_t count) { sim_of(backend)->fail_next = count; }

@@ -34,6 +34,8 @@ QUIRE_MUST_CHECK quire_status qr_backend_sim_create(const qr_sim_config *config,
 /* The virtual clock starts at 0; poll with wait moves it to the end of the oldest step. */
 uint64_t qr_backend_sim_now_us(const qr_backend *backend);
 void qr_backend_sim_advance(qr_backend *backend, uint64_t us);
+/* When the oldest step's result is due; UINT64_MAX: no step is under way. */
+uint64_t qr_backend_sim_due_us(const qr_backend *backend);
 /* The next `count` steps that run fail. */
 void qr_backend_sim_fail_next(qr_backend *backend, uint32_t count);
 /* The next `count` draws give logits that cannot be sampled. */

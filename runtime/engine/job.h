@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "runtime/engine/load_pace.h"
 #include "runtime/engine/scheduler.h"
 
 typedef enum qr_choice_state {
@@ -54,13 +55,12 @@ typedef struct qr_choice {
     uint32_t wait_tokens;  /* prefix tokens that will be shared then */
     uint32_t front_tokens; /* while it loads: it prefills up to here */
     uint32_t load_limit;   /* its load goes no further */
-    uint32_t meet_tokens;  /* where front and load should meet */
     uint32_t load_tokens;  /* the end of what is loaded */
-    uint64_t load_due_us;  /* by the estimate; UINT64_MAX: overdue */
-    uint64_t load_end_us;  /* the load is given up then */
-    uint64_t
-        load_wait_us; /* its front stands at what is on its way, and goes on by itself then; UINT64_MAX: it does not stand */
-    uint64_t seed;    /* of this choice */
+    bool load_stands;      /* its front stands at what is on its way */
+    qr_load_pace load_pace;
+    uint64_t load_begun_us;
+    uint64_t load_look_us; /* it goes on by itself then, whatever arrives; UINT64_MAX: it does not stand */
+    uint64_t seed;         /* of this choice */
 } qr_choice;
 
 struct qr_job {

@@ -1,19 +1,21 @@
 /* Load or recompute: what a choice that starts takes from lower tiers, and until when it waits for that.
  *
  * A load begins only when it is expected to be over before the same tokens would have been computed (law 4). Blocks arrive
- * from the back of the stored run; the front is prefilled like any prompt, in the choice's turn, up to where the two should
- * meet: a step that computed what is about to arrive would only hold the answer up. So what was spent when a load does not keep
- * its word is the time of the front, which is computed. A load that is overdue is met wherever it is. At what is on its way the
- * choice waits for no longer than computing it would take, and in all for no longer than twice the estimate (or a few
- * milliseconds); then it computes the rest, from where its front stands.
+ * from the back of the stored run; the front is prefilled like any prompt, in the choice's turn, up to where the two will
+ * meet: a step that computed what is about to arrive would only hold the answer up. Where that is, is found anew in every
+ * round from how fast this load really goes (load_pace.h). So a disk that is slower than it was, or was never measured, is met
+ * further back, and all that a load costs which does not keep its word is the wait at the meeting: there lies what is on its
+ * way, and the choice waits for it as long as it is expected sooner than it could be computed; then it computes the rest.
  *
  *   tokens:  [ attached | computed ->    |   on their way    | <- loaded     | never stored ... ]
  *                       computed         front_tokens                        end of the run
  *
  * Nobody waits for ever. A load fills blocks that its sequence has held since before it began, so it waits for the store only,
- * and not longer than until load_end_us; past that, as after a failure, the blocks that it did not get are computed like any
- * prefill, and nothing that a prefill needs is held by somebody who waits for a load. A choice that waits adds no rows and
+ * and a load of which nothing arrives gets slower all the time, until its blocks are computed like any prefill, as after a
+ * failure; nothing that a prefill needs is held by somebody who waits for a load. A choice that waits adds no rows and
  * holds back no step, and who waits for its prefix waits for something that ends (admission.c). */
+#include <math.h>
+
 #include "base/assertion.h"
 #include "runtime/engine/scheduler_internal.h"
 
@@ -55,9 +57,10 @@ static double prefill_us(const qr_scheduler *s, const company *beside, uint32_t 
     return sum_us;
 }
 
-/* Prefills that go before this one. What loads may be over any moment, so it does not count. */
+/* Prefills that go before what this one could compute next: of others, and its own under way. What loads may be over any
+ * moment, so it does not count. */
 static double prefill_ahead_us(const qr_scheduler *s, const company *beside, const qr_choice *c) {
-    double sum_us = 0;
+    double sum_us = prefill_us(s, beside, c->computed, c->scheduled);
     for (uint32_t i = 0; i < s->running_count && qr_choice_before(s->running[i], c); i++) {
         const qr_choice *other = s->running[i];
         if (qr_choice_prefills(other) && !other->loads) sum_us += prefill_us(s, beside, other->scheduled, other->known);
@@ -79,42 +82,78 @@ static bool load_is_faster(const qr_scheduler *s, const qr_choice *c, const quir
     return (double)load->estimate_us + notice_us < prefill_ahead_us(s, &beside, c) + load_compute_us(s, c, load);
 }
 
-/* Both work at once, each at its speed. */
-static uint32_t meeting_block(const quire_kv_load *load, double compute_us) {
-    double load_us = (double)load->estimate_us;
-    return load->begin_block + (uint32_t)((load->end_block - load->begin_block) * (load_us / (load_us + compute_us + 1)));
-}
+/* ---- where the front goes ---- */
 
-/* ---- begin ---- */
+/* So many blocks count as much as what was expected of a load: about what a store reads at once. */
+enum { PACE_WEIGHT = 16 };
 
 /* Nothing is given up sooner: so long the wake-up of a thread may take on a busy machine, and it says nothing about the disk.
  */
 static const uint64_t patience_us = 10000;
 
-static uint64_t after(uint64_t now_us, uint64_t span_us) {
-    return span_us < UINT64_MAX - now_us ? now_us + span_us : UINT64_MAX;
+static uint32_t blocks_of(const qr_scheduler *s, uint32_t tokens) { return (tokens + s->block_tokens - 1) / s->block_tokens; }
+
+/* What has come of the load, in whatever order. */
+static uint32_t blocks_arrived(const qr_scheduler *s, const qr_choice *c, const quire_kv_load_state *state) {
+    uint32_t missing = state->front_tokens + state->coming_tokens;
+    return missing < c->load_tokens ? (c->load_tokens - missing) / s->block_tokens : 0;
 }
 
-static void set_front(qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
-    if (now_us >= c->load_due_us || c->load_abandoned) c->load_due_us = UINT64_MAX;
-    bool overdue = c->load_due_us == UINT64_MAX;
-    c->front_tokens = overdue || state->front_tokens < c->meet_tokens ? state->front_tokens : c->meet_tokens;
+/* Front and load work at once, each at its pace, the front when its turn has come: how many blocks are the front's. */
+static uint32_t front_share(qr_scheduler *s, qr_choice *c, uint32_t from, uint32_t gap, uint32_t arrived, uint64_t now_us) {
+    company beside = decoding_beside(s, c);
+    double ahead_us = prefill_ahead_us(s, &beside, c), load_us = qr_load_pace_block_us(&c->load_pace, arrived, now_us);
+    double compute_us = prefill_us(s, &beside, from * s->block_tokens, (from + gap) * s->block_tokens) / gap;
+    double share = fmax(0, (gap * load_us - ahead_us) / (load_us + compute_us + 1));
+    if (share < 0.5) {
+        double enough_us = (ahead_us + compute_us / 2 + 1) / (gap - 0.5);
+        c->load_look_us = qr_load_pace_when_us(&c->load_pace, arrived, enough_us);
+    }
+    return (uint32_t)(share + 0.5);
 }
+
+/* A block that is begun is computed to its end. */
+static void set_front(qr_scheduler *s, qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
+    uint32_t from = blocks_of(s, c->scheduled), arrived = blocks_arrived(s, c, state);
+    uint32_t end = c->load_tokens / s->block_tokens - arrived;
+    c->front_tokens = state->front_tokens;
+    if (c->load_abandoned || c->scheduled >= state->front_tokens) return;
+    if (end > from) from += front_share(s, c, from, end - from, arrived, now_us);
+    if (from * s->block_tokens < state->front_tokens) c->front_tokens = from * s->block_tokens;
+}
+
+/* The front stands before blocks that are on their way: no longer than they are expected sooner than it could compute them. Of
+ * a load that was given up only copies that must end are on their way. */
+static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
+    bool stands = state->coming_tokens > 0 && c->scheduled >= state->front_tokens && !c->load_abandoned;
+    uint32_t arrived = blocks_arrived(s, c, state), coming = blocks_of(s, state->coming_tokens);
+    c->load_look_us = UINT64_MAX;
+    if (stands && !c->load_stands)
+        qr_load_pace_begin(&c->load_pace, qr_load_pace_block_us(&c->load_pace, arrived, now_us), coming, arrived, now_us);
+    c->load_stands = stands;
+    if (!stands) return false;
+    company beside = decoding_beside(s, c);
+    double compute_us = prefill_us(s, &beside, c->scheduled, c->scheduled + state->coming_tokens);
+    double block_us = (prefill_ahead_us(s, &beside, c) + compute_us) / coming;
+    uint64_t until_us = qr_load_pace_when_us(&c->load_pace, arrived, block_us), patient_us = c->load_begun_us + patience_us;
+    c->load_look_us = until_us > patient_us ? until_us : patient_us;
+    return now_us >= c->load_look_us;
+}
+
+/* ---- begin ---- */
 
 static void load_began(qr_scheduler *s, qr_choice *c, const quire_kv_load *load, uint64_t now_us) {
     quire_kv_load_state state;
-    double compute_us = load_compute_us(s, c, load);
-    uint64_t estimate_us = load->estimate_us < UINT64_MAX / 2 ? load->estimate_us : (uint64_t)compute_us;
-    c->load_held = false;
-    c->load_abandoned = false;
-    c->meet_tokens = meeting_block(load, compute_us) * s->block_tokens;
+    uint32_t blocks = load->end_block - load->begin_block;
+    bool known = load->estimate_us < UINT64_MAX;
+    double expected_us = known ? (double)load->estimate_us : load_compute_us(s, c, load);
+    c->load_held = c->load_abandoned = c->load_stands = false;
     c->load_tokens = load->end_block * s->block_tokens;
-    c->load_due_us = after(now_us, estimate_us);
-    c->load_end_us = after(now_us, 2 * estimate_us > patience_us ? 2 * estimate_us : patience_us);
-    c->load_wait_us = UINT64_MAX;
+    c->load_begun_us = now_us;
+    qr_load_pace_begin(&c->load_pace, expected_us / blocks, blocks < PACE_WEIGHT ? blocks : PACE_WEIGHT, 0, now_us);
     if (c->job->first_row_us == 0) c->job->first_row_us = now_us;
     quire_kv_load_get_state(s->kv, c->seq, &state);
-    set_front(c, &state, now_us);
+    set_front(s, c, &state, now_us);
 }
 
 /* What can be loaded may have changed since it was chosen. */
@@ -133,7 +172,7 @@ static void load_choose(qr_scheduler *s, qr_choice *c, uint32_t limit, uint64_t 
     c->loads = c->load_held = true;
     c->load_counts = !c->job->started;
     c->load_limit = limit;
-    c->load_due_us = c->load_end_us = c->load_wait_us = UINT64_MAX;
+    c->load_look_us = UINT64_MAX;
     c->front_tokens = (c->computed / s->block_tokens + 1) * s->block_tokens;
     if (s->config.limits.steps_in_flight == 1) load_begin(s, c, now_us);
 }
@@ -185,34 +224,21 @@ static void load_take(qr_scheduler *s, qr_choice *c) {
     qr_choice_emit_progress(s, c);
 }
 
-/* The front stands before blocks that are on their way, and would have computed them by the time they come. Of a load that was
- * given up only copies that must end are on their way. */
-static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
-    if (state->coming_tokens == 0 || c->scheduled < state->front_tokens || c->load_abandoned) {
-        c->load_wait_us = UINT64_MAX;
-        return false;
-    }
-    company beside = decoding_beside(s, c);
-    double compute_us = prefill_us(s, &beside, c->scheduled, c->scheduled + state->coming_tokens);
-    if (c->load_wait_us == UINT64_MAX) c->load_wait_us = after(now_us, (uint64_t)compute_us);
-    bool known = state->coming_us != UINT64_MAX;
-    return now_us >= c->load_wait_us || (known && (double)state->coming_us > compute_us);
-}
-
+/* What is being copied still comes. */
 static void load_abandon(qr_scheduler *s, qr_choice *c, quire_kv_load_state *state) {
-    uint32_t end = c->load_tokens - state->loaded_tokens;
-    if (end > c->scheduled) quire_kv_count_refusal(s->kv, QUIRE_KV_REFUSED_ABANDONED, (end - c->scheduled) / s->block_tokens);
+    uint32_t coming_tokens = state->coming_tokens;
     c->load_abandoned = true;
-    c->load_end_us = c->load_wait_us = UINT64_MAX;
+    c->load_look_us = UINT64_MAX;
     quire_kv_load_abandon(s->kv, c->seq);
     quire_kv_load_get_state(s->kv, c->seq, state);
+    if (state->coming_tokens >= coming_tokens) return;
+    quire_kv_count_refusal(s->kv, QUIRE_KV_REFUSED_ABANDONED, (coming_tokens - state->coming_tokens) / s->block_tokens);
+    if (c->load_counts) c->job->match.miss = QUIRE_KV_MISS_ABANDONED;
 }
 
 static void load_is_over(qr_choice *c, const quire_kv_load_state *state) {
     c->loads = false;
-    if (!c->load_counts) return;
-    if (c->load_abandoned) c->job->match.miss = QUIRE_KV_MISS_ABANDONED;
-    if (state->failed) c->job->match.miss = QUIRE_KV_MISS_DAMAGED;
+    if (c->load_counts && state->failed) c->job->match.miss = QUIRE_KV_MISS_DAMAGED;
 }
 
 static void load_advance(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
@@ -223,10 +249,8 @@ static void load_advance(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
     }
     load_take(s, c);
     quire_kv_load_get_state(s->kv, c->seq, &state);
-    if (state.front_tokens + state.loaded_tokens >= c->load_tokens) c->load_end_us = UINT64_MAX; /* nothing more will come */
-    bool late = now_us >= c->load_end_us || waits_too_long(s, c, &state, now_us);
-    if (state.active && late && !c->load_abandoned) load_abandon(s, c, &state);
-    set_front(c, &state, now_us);
+    if (waits_too_long(s, c, &state, now_us)) load_abandon(s, c, &state);
+    set_front(s, c, &state, now_us);
     if (!state.active) load_is_over(c, &state);
 }
 
@@ -240,10 +264,7 @@ uint64_t qr_loads_deadline_us(const qr_scheduler *s) {
     uint64_t earliest = UINT64_MAX;
     for (uint32_t i = 0; i < s->running_count; i++) {
         const qr_choice *c = s->running[i];
-        if (!c->loads) continue;
-        if (c->load_due_us < earliest) earliest = c->load_due_us;
-        if (c->load_end_us < earliest) earliest = c->load_end_us;
-        if (c->load_wait_us < earliest) earliest = c->load_wait_us;
+        if (c->loads && c->load_look_us < earliest) earliest = c->load_look_us;
     }
     return earliest;
 }

@@ -214,7 +214,8 @@ static bool finish_step(world *w, qr_step_result *result) {
     if (!w->options.tiered) return w->backend->ops->poll(w->backend, true, result);
     if (qr_scheduler_steps_in_flight(w->scheduler) == 0) return false;
     while (!w->backend->ops->poll(w->backend, false, result)) {
-        qr_backend_sim_advance(w->backend, POLL_EVERY_US);
+        uint64_t left_us = qr_backend_sim_due_us(w->backend) - world_now(w);
+        qr_backend_sim_advance(w->backend, left_us < POLL_EVERY_US ? left_us : POLL_EVERY_US);
         qr_scheduler_poll(w->scheduler, world_now(w));
     }
     return true;
