@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <quire/kv.h>
 
@@ -22,7 +23,10 @@ enum {
     CHILDREN = 65536,
     REPEATS_MAX = 64,
     POOL_ROUNDS = 4000,
-    POOL_LIVE = 256
+    POOL_LIVE = 256,
+    TIER_BLOCKS = 32768,
+    TIER_PROMPTS = TIER_BLOCKS / 2 / (PROMPT_TOKENS / BLOCK_TOKENS),
+    POLLS = 200000
 };
 
 typedef struct bench_state {
@@ -185,6 +189,96 @@ static double tail_among_children(bench_state *state) {
     return ns;
 }
 
+/* ---- lower tiers that have nothing to do ----
+ *
+ * Two managers side by side, one with a folder on disk and one without: the same prompts go into both by turns, and nothing of
+ * them was ever stored. What is told of "off" is the other's. Half of the pool is filled, so nothing is written either. */
+
+static quire_kv *create_beside(const char *folder) {
+    quire_kv_config config = {.block_tokens = BLOCK_TOKENS,
+                              .group_count = 1,
+                              .groups = {{1, 1, 16, 16, QUIRE_KV_F32, QUIRE_KV_F32}},
+                              .block_count = TIER_BLOCKS,
+                              .max_sequences = 64,
+                              .max_sequence_tokens = PROMPT_TOKENS,
+                              .storage = QUIRE_KV_STORAGE_HOST,
+                              .tiers = {.disk_path = folder,
+                                        .disk_max_bytes = UINT64_C(256) << 20,
+                                        .disk_floor_bytes = 1,
+                                        .disk_write = QUIRE_KV_DISK_EVICT}};
+    quire_kv *kv;
+    must(quire_kv_create(&config, &kv, NULL));
+    return kv;
+}
+
+static double commit_one(quire_kv *kv, const quire_token *tokens) {
+    quire_seq_id seq;
+    quire_kv_match match;
+    must(quire_kv_seq_open(kv, 0, &seq));
+    uint64_t start = qr_clock_ns();
+    must(quire_kv_seq_attach(kv, seq, tokens, PROMPT_TOKENS, PROMPT_TOKENS, &match));
+    must(quire_kv_seq_reserve(kv, seq, PROMPT_TOKENS));
+    must(quire_kv_seq_commit(kv, seq, tokens, PROMPT_TOKENS));
+    double ns = (double)(qr_clock_ns() - start);
+    must(quire_kv_seq_close(kv, seq));
+    return ns;
+}
+
+static double poll_many(quire_kv *kv) {
+    uint64_t start = qr_clock_ns();
+    for (int i = 0; i < POLLS; i++) quire_kv_poll(kv);
+    return (double)(qr_clock_ns() - start);
+}
+
+/* ns[0]: per block committed; ns[1]: per poll. */
+static void run_beside(const bench_state *state, const char *folder, double on[2], double off[2]) {
+    quire_kv *with = create_beside(folder), *without = create_beside(NULL);
+    on[0] = on[1] = off[0] = off[1] = 0;
+    for (int i = 0; i < TIER_PROMPTS; i++) {
+        const quire_token *tokens = state->tokens + (size_t)i * PROMPT_TOKENS;
+        if (i % 2 == 0) on[0] += commit_one(with, tokens);
+        off[0] += commit_one(without, tokens);
+        if (i % 2 == 1) on[0] += commit_one(with, tokens);
+    }
+    on[0] /= TIER_PROMPTS * (PROMPT_TOKENS / BLOCK_TOKENS);
+    off[0] /= TIER_PROMPTS * (PROMPT_TOKENS / BLOCK_TOKENS);
+    on[1] = poll_many(with) / POLLS;
+    off[1] = poll_many(without) / POLLS;
+    quire_kv_destroy(with);
+    quire_kv_destroy(without);
+}
+
+static double median_of(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return values[count / 2];
+}
+
+static void report_tiers(const bench_state *state) {
+    static const char *const cases[] = {"tiers_idle_commit", "tiers_idle_poll"}, *const units[] = {"block", "poll"};
+    static double on[2][REPEATS_MAX], off[2][REPEATS_MAX];
+    char folder[] = "/tmp/quire-bench-XXXXXX";
+    if (state->only && !strstr("tiers_idle_commit tiers_idle_poll", state->only)) return;
+    if (!mkdtemp(folder)) return;
+    for (int i = -1; i < state->repeats; i++) { /* once to warm up */
+        double a[2], b[2];
+        run_beside(state, folder, a, b);
+        for (int k = 0; k < 2 && i >= 0; k++) on[k][i] = a[k], off[k][i] = b[k];
+    }
+    for (int k = 0; k < 2; k++) {
+        double middle = median_of(on[k], state->repeats), off_middle = median_of(off[k], state->repeats);
+        printf("{\"bench\":\"kv\",\"case\":\"%s\",\"unit\":\"%s\",\"min_ns\":%.2f,\"median_ns\":%.2f,\"off_min_ns\":%.2f,"
+               "\"off_median_ns\":%.2f,\"repeats\":%d}\n",
+               cases[k], units[k], on[k][0], middle, off[k][0], off_middle, state->repeats);
+    }
+    uint32_t segments;
+    uint64_t bytes;
+    must(quire_kv_store_clear(folder, &segments, &bytes, NULL));
+    char lock[sizeof folder + 8];
+    snprintf(lock, sizeof lock, "%s/lock", folder);
+    (void)unlink(lock);
+    (void)rmdir(folder);
+}
+
 /* What one more block of capacity costs in bookkeeping, from the planner's own figures. */
 static void report_bytes(const bench_state *state) {
     quire_kv_config config = {.block_tokens = BLOCK_TOKENS,
@@ -216,6 +310,7 @@ int main(int argc, char **argv) {
     report(&state, "tail_among_65536_children", tail_among_children, CHILDREN, "match", 0);
     report(&state, "evict_dlfu", evict_dlfu, BLOCKS, "block", 0);
     report(&state, "evict_lru", evict_lru, BLOCKS, "block", 0);
+    report_tiers(&state);
     report_bytes(&state);
     free(state.tokens);
     return 0;

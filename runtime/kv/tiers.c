@@ -253,14 +253,20 @@ static void tiers_take_event(quire_kv *kv, const qr_store_event *event) {
     }
 }
 
+/* A store's figures cost more than all the rest of a poll that finds nothing to do. */
+static void tiers_look_at_space(quire_kv *kv) {
+    qr_store_stats stats;
+    kv->tiers.store->ops->stats(kv->tiers.store, &stats);
+    kv->tiers.space_short = stats.space_short;
+    kv->tiers.looked_us = qr_kv_now_us(kv);
+}
+
 static void tiers_poll_store(quire_kv *kv) {
     kv_tiers *tiers = &kv->tiers;
     qr_store_event event;
-    qr_store_stats stats;
     if (!tiers->store) return;
     while (tiers->store->ops->poll(tiers->store, qr_kv_now_us(kv), &event)) tiers_take_event(kv, &event);
-    tiers->store->ops->stats(tiers->store, &stats);
-    tiers->space_short = stats.space_short;
+    if (qr_kv_now_us(kv) - tiers->looked_us >= KV_LOOK_US) tiers_look_at_space(kv);
     uint32_t erasing = tiers->store->ops->erasing(tiers->store);
     if (erasing != tiers->erasing) tiers->changed = true; /* whoever waits for it looks at figures */
     tiers->erasing = erasing;

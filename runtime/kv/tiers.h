@@ -47,6 +47,7 @@ enum {
     KV_WAIT_US = 100000,        /* an eviction waits for the store no longer than this, */
     KV_WAIT_SHARE = 10,         /* and for no more than this share of all time */
     KV_CALM_US = 10 * 1000000,  /* so that a disk that cannot keep up is not written to again and again */
+    KV_LOOK_US = 1000,          /* how often a store is asked whether space is short */
     KV_LOOKS_PER_POLL = 64,     /* unsaved nodes that are looked at and not written */
     KV_VERIFY_JOBS = 8,         /* blocks compared at once */
     KV_VERIFY_WAITING = 4096    /* and waiting for it; what does not fit is not verified */
@@ -210,8 +211,9 @@ typedef struct kv_tiers {
     uint32_t idle_looks; /* unsaved nodes not looked at yet in this idle time */
     bool more;           /* the last poll stopped before it was done */
     bool changed;        /* since the last poll */
-    bool space_short;    /* as of the last poll */
-    bool waits;          /* an eviction, for the store: since when, and how long it may */
+    bool space_short;    /* as of looked_us */
+    uint64_t looked_us;
+    bool waits; /* an eviction, for the store: since when, and how long it may */
     uint64_t wait_since_us, wait_left_us, wait_ended_us;
     uint64_t calm_us; /* a record was lost or not written: until then only what has its parent's record is written */
     uint32_t erasing; /* the same */

@@ -148,6 +148,19 @@ static void step_load(tiers_model *m) {
     if (s && s->computing == s->committed) load(m, s);
 }
 
+/* What was attached is given back and the cache is emptied, so that there is something to load; often with a failure ahead. */
+static void step_reload(tiers_model *m) {
+    tiers_sequence *s = pick_sequence(m, true);
+    m->operation = "reload";
+    if (!s || s->computing > s->committed) return;
+    MUST(m, quire_kv_seq_truncate(m->kv, s->id, 0) == QUIRE_OK);
+    s->committed = s->computing = 0;
+    quire_kv_evict(m->kv, m->options.config.block_count);
+    if (m->fake && m->options.faults && pick(m, 3) == 0) fake_store_faults_of(m->fake)->get_damage_percent = 10;
+    reserve(m, s);
+    load(m, s);
+}
+
 static void step_open(tiers_model *m) {
     tiers_sequence *s = pick_sequence(m, false);
     quire_kv_match match;
@@ -357,10 +370,11 @@ typedef struct tiers_operation {
     uint32_t weight;
 } tiers_operation;
 
-static const tiers_operation operations[] = {
-    {step_open, 60},    {step_reserve, 30}, {step_load, 20}, {step_poll, 200},   {step_take, 90},  {step_compute, 60},
-    {step_commit, 100}, {step_abandon, 6},  {step_fork, 6},  {step_truncate, 6}, {step_close, 40}, {step_evict, 40},
-    {step_forget, 2},   {step_pin, 4},      {step_idle, 4},  {step_flush, 2},    {step_faults, 6}, {step_restart, 1}};
+static const tiers_operation operations[] = {{step_open, 60},   {step_reserve, 30}, {step_load, 20},    {step_reload, 40},
+                                             {step_poll, 200},  {step_take, 90},    {step_compute, 60}, {step_commit, 100},
+                                             {step_abandon, 6}, {step_fork, 6},     {step_truncate, 6}, {step_close, 40},
+                                             {step_evict, 40},  {step_forget, 2},   {step_pin, 4},      {step_idle, 4},
+                                             {step_flush, 2},   {step_faults, 6},   {step_restart, 1}};
 
 void tiers_model_step(tiers_model *m) {
     const uint32_t kinds = sizeof operations / sizeof *operations;
