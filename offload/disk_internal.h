@@ -147,6 +147,7 @@ typedef struct qr_disk_writer {
     qr_disk_member *members;      /* [slots_max] */
     uint32_t *inner_children;     /* [slots_max] children that they have among each other */
     unsigned char *wanted;        /* [slots_max] */
+    uint64_t recycled_bytes;      /* given back below the floor, and not taken again yet */
     qr_disk_io io;
 } qr_disk_writer;
 

@@ -5,7 +5,8 @@
  * goes what nobody touched since it was written and what nothing elsewhere hangs on; a record is carried together with what it
  * hangs on, parents first, at most half a segment in all.
  *
- * The floor of the file system never costs records: with too little free space nothing is begun, and nothing removed.
+ * Below the floor of the file system the store takes no more space than it has: the oldest segment makes room for the newest,
+ * as long as it has another. What was given back is counted, so that it is not given back twice when somebody else takes it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -276,7 +277,39 @@ static bool floor_allows(qr_disk *disk) {
     return space.free_bytes >= need;
 }
 
+/* The lock is held. */
+static uint32_t count_ours(const qr_disk *disk) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < disk->sizes.segment_max; i++) count += disk->segments[i].state == QR_SEGMENT_OURS;
+    return count;
+}
+
+/* Bytes that were given back; 0: none can be. */
+static uint64_t recycle_one(qr_disk *disk) {
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&disk->lock);
+    uint32_t index = choose_victim(disk);
+    if (index != QR_SEGMENT_NONE) {
+        bool last = disk->segments[index].state == QR_SEGMENT_OURS && count_ours(disk) < 2;
+        bytes = last ? 0 : disk->segments[index].file_bytes;
+        if (!last) qr_disk_segment_doom(disk, index);
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return bytes && qr_disk_remove_segment(disk, index) ? bytes : 0;
+}
+
+static bool recycle(qr_disk *disk) {
+    qr_disk_writer *writer = &disk->writer;
+    while (writer->recycled_bytes < disk->sizes.segment_bytes) {
+        uint64_t bytes = recycle_one(disk);
+        if (bytes == 0) return false;
+        writer->recycled_bytes += bytes;
+    }
+    return true;
+}
+
 quire_status qr_disk_make_room(qr_disk *disk) {
-    if (!floor_allows(disk)) return QUIRE_NO_SPACE;
+    if (floor_allows(disk)) disk->writer.recycled_bytes = 0;
+    else if (!recycle(disk)) return QUIRE_NO_SPACE;
     return reclaim_until_room(disk, 0) ? QUIRE_OK : QUIRE_NO_SPACE;
 }

@@ -86,6 +86,8 @@ static quire_status segment_begin(qr_disk *disk) {
         segment_give_up(disk, index);
         return status;
     }
+    uint64_t bytes = disk->sizes.segment_bytes;
+    writer->recycled_bytes -= bytes < writer->recycled_bytes ? bytes : writer->recycled_bytes;
     qr_footer_begin(&writer->footer, writer->footer_bytes, &header);
     writer->segment = index;
     writer->sealed = writer->footer_left = false;

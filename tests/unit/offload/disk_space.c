@@ -166,23 +166,85 @@ Test(offload_disk_space, a_full_disk_refuses_leaves_nothing_behind_and_is_tried_
     faulty_files_destroy(files);
 }
 
-Test(offload_disk_space, below_the_floor_nothing_is_begun_and_nothing_lost) {
+Test(offload_disk_space, below_the_floor_nothing_is_begun) {
+    disk_rig rig;
+    qr_record_id record;
+    rig_init(&rig, 8 * MIB);
+    rig.config.free_floor_bytes = UINT64_MAX / 4;
+    rig_open(&rig);
+    cr_assert_eq(rig_try_put(&rig, 1, QR_RECORD_NONE, 1, &record), QR_STORE_NONE);
+    rig_settle(&rig);
+    cr_assert_eq(rig.last_put, QUIRE_NO_SPACE);
+    cr_assert_eq(rig_try_put(&rig, 2, QR_RECORD_NONE, 1, &record), QR_STORE_NO_SPACE);
+    cr_assert_eq(rig_segment_count(&rig), 0);
+    rig_deinit(&rig);
+}
+
+Test(offload_disk_space, below_the_floor_the_oldest_makes_room_for_the_newest) {
     disk_rig rig;
     rig_init(&rig, 8 * MIB);
     rig_open(&rig);
-    put_many(&rig, 0, 100);
+    put_many(&rig, 0, 200);
     rig_close(&rig);
+    uint32_t segments = rig_segment_count(&rig);
+    cr_assert_gt(segments, 1);
     rig.config.free_floor_bytes = UINT64_MAX / 4;
     rig_open(&rig);
-    cr_assert_eq(rig.found_count, 100);
+    cr_assert_eq(rig.found_count, 200);
+    uint64_t used = rig_stats(&rig).used_bytes;
+    for (uint32_t i = 0; i < 800; i += 100) {
+        put_many(&rig, 1000 + i, 100);
+        cr_assert_leq(rig_stats(&rig).used_bytes, used);
+        cr_assert_eq(rig_segment_count(&rig), segments);
+        cr_assert(rig_stats(&rig).space_short);
+    }
+    cr_assert_eq(rig.put_failed, 0);
+    cr_assert(rig.lost[0] && rig.lost[199] && !rig.lost[1799]);
+    rig_deinit(&rig);
+}
+
+/* What was given back below the floor is gone: somebody else has taken it. */
+Test(offload_disk_space, a_full_disk_costs_one_segment_and_no_more) {
+    disk_rig rig;
+    faults f = {0};
     qr_record_id record;
-    bool no_space = false;
-    for (uint32_t i = 0; i < 1000 && !no_space; i++) {
-        if (rig_try_put(&rig, 200 + i, QR_RECORD_NONE, 1, &record) == QR_STORE_NO_SPACE) no_space = true;
+    rig_init(&rig, 8 * MIB);
+    faulty_files *files = faulty_files_create(qr_files_system(), &f, false);
+    rig.config.files = faulty_files_table(files);
+    rig.config.retry_us_max = 1;
+    rig_open(&rig);
+    put_many(&rig, 0, 250);
+    rig_close(&rig);
+    uint32_t segments = rig_segment_count(&rig);
+    rig.config.free_floor_bytes = UINT64_MAX / 4;
+    rig_open(&rig);
+    f.full = true;
+    faulty_files_set(files, &f);
+    for (uint32_t i = 0; i < 300; i++) {
+        (void)rig_try_put(&rig, 1000 + i, QR_RECORD_NONE, 1, &record);
         rig_settle(&rig);
     }
-    cr_assert(no_space);
-    cr_assert_eq(rig.lost_count, 0);
+    cr_assert_gt(rig.put_failed, 20);
+    cr_assert_geq(rig_segment_count(&rig), segments - 1);
+    rig_deinit(&rig);
+    faulty_files_destroy(files);
+}
+
+Test(offload_disk_space, what_is_erased_from_slots_that_will_be_used_yet_keeps_its_space) {
+    disk_rig rig;
+    rig_init(&rig, 8 * MIB);
+    rig_open(&rig);
+    for (uint32_t i = 0; i < 4; i++) rig_put(&rig, i, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    rig_close(&rig);
+    uint64_t bytes = rig_disk_bytes(&rig);
+    rig_open(&rig);
+    rig.store->ops->drop(rig.store, rig.found_ids[3], true); /* the slots behind it are cleaned too */
+    rig_settle(&rig);
+    cr_assert_geq(rig_disk_bytes(&rig) + 4096 + RIG_PAYLOAD, bytes);
+    rig_put(&rig, 5, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    cr_assert_eq(rig.last_put, QUIRE_OK);
     rig_deinit(&rig);
 }
 

@@ -210,3 +210,28 @@ Test(offload_files, files_are_renamed_removed_and_made_to_last) {
     cr_assert_not_null(strstr(error.source, "/a"));
     cr_assert_eq(files->ops->sync_folder(files, at("missing"), &error), QUIRE_IO);
 }
+
+Test(offload_files, zeroed_bytes_are_gone_and_keep_their_space) {
+    qr_files *files = qr_files_system();
+    enum { PAGES = 64 };
+    unsigned char *bytes = page_aligned(PAGES * PAGE);
+    struct iovec part = {bytes, PAGES * PAGE};
+    struct stat before, after;
+    int fd = made("a", true);
+    memset(bytes, 0xab, PAGES * PAGE);
+    cr_assert_eq(files->ops->write(files, fd, &part, 1, 0, NULL), QUIRE_OK);
+    cr_assert_eq(files->ops->sync(files, fd, NULL), QUIRE_OK);
+    cr_assert_eq(fstat(fd, &before), 0);
+    cr_assert_eq(files->ops->zero(files, fd, PAGE, (PAGES - 2) * PAGE, NULL), QUIRE_OK);
+    cr_assert_eq(files->ops->sync(files, fd, NULL), QUIRE_OK);
+    cr_assert_eq(fstat(fd, &after), 0);
+    cr_assert_eq(after.st_size, before.st_size);
+    cr_assert_geq(after.st_blocks, before.st_blocks);
+    cr_assert_eq(files->ops->read(files, fd, &part, 1, 0, NULL), QUIRE_OK);
+    for (int i = 0; i < PAGES * PAGE; i++) {
+        bool kept = i < PAGE || i >= (PAGES - 1) * PAGE;
+        cr_assert_eq(bytes[i], kept ? 0xab : 0);
+    }
+    files->ops->close(files, fd);
+    free(bytes);
+}
