@@ -1,6 +1,8 @@
 """A disk that fails in every way: each answer has the bits of a cold run, the fault is counted, and the daemon ends cleanly."""
 
 import contextlib
+import dataclasses
+import re
 import time
 
 import httpx
@@ -8,15 +10,19 @@ import pytest
 from ask import proof
 from models import make_models  # noqa: F401
 from tiers import (  # noqa: F401
+    BLOCK,
+    PAGE,
     DiskDaemon,
     ask,
     cache_fixture,
     cold_proofs,
+    every_record,
     hit,
     need_faulty,
     prompt,
     reach,
     running,
+    segments,
     twin_fixture,
     twins_fixture,
     verify,
@@ -48,41 +54,77 @@ def rounds(d, work, count=3):
     return replies
 
 
+@dataclasses.dataclass
+class Fault:
+    """What goes wrong; what quire_faulty must have counted as having happened; what the daemon must have noticed."""
+
+    text: str
+    happened: tuple[str, ...]
+    noticed: tuple[str, ...] = ()
+    cap: str = "16M"
+
+
 FAULTS = {
-    "slow": "slow=20M",
-    "late": "delay=2000",
-    "bits_flip_when_read": "flip_read=0.2,seed=3",
-    "bits_flip_when_written": "flip_write=0.2,seed=3",
-    "reads_fail": "eio_read=0.3,seed=3",
-    "every_read_fails": "eio_read=1.0",
-    "writes_fail": "eio_write=0.3,seed=3",
-    "every_write_fails": "eio_write=1.0",
-    "syncs_fail": "eio_sync=0.5,seed=3",
-    "opens_fail": "eio_open=0.3,seed=3",
-    "the_disk_is_full": "full",
-    "the_disk_fills": "nospace=3M",
-    "space_cannot_be_taken": "nospace_allocate=0.5,seed=3",
-    "removing_fails": "eio_remove=0.5,seed=3",
-    "short_reads_and_writes": "short_read=0.3,short_write=0.3,interrupt=0.2,seed=3",
-    "everything": "slow=50M,flip_read=0.05,flip_write=0.05,eio_read=0.05,eio_write=0.05,eio_sync=0.05,seed=9",
+    "slow": Fault("slow=20M", ("delayed",)),
+    "late": Fault("delay=2000", ("delayed",)),
+    "bits_flip_when_read": Fault("flip_read=0.2,seed=3", ("flips",), ("damaged",)),
+    "bits_flip_when_written": Fault("flip_write=0.2,seed=3", ("flips",), ("damaged",)),
+    "reads_fail": Fault("eio_read=0.3,seed=3", ("failures",), ("errors",)),
+    "every_read_fails": Fault("eio_read=1.0", ("failures",), ("errors",)),
+    "writes_fail": Fault("eio_write=0.3,seed=3", ("failures",), ("errors", "broken")),
+    "every_write_fails": Fault("eio_write=1.0", ("failures",), ("errors", "broken")),
+    "syncs_fail": Fault("eio_sync=0.5,seed=3", ("failures",), ("errors",)),
+    "opens_fail": Fault("eio_open=0.3,seed=3", ("failures",), ("errors",)),
+    "the_disk_is_full": Fault("full", ("no_space",), ("no_space",)),
+    "the_disk_fills": Fault("nospace=3M", (), ("no_space",)),  # the store asks how much is free before it takes any
+    "space_cannot_be_taken": Fault("nospace_allocate=0.5,seed=3", ("no_space",)),
+    "removing_fails": Fault("eio_remove=0.5,seed=3", ("failures",), ("errors",), cap="6M"),  # segments must go
+    "short_reads_and_writes": Fault("short_read=0.3,short_write=0.3,interrupt=0.2,seed=3", ("system_calls",)),
+    "everything": Fault(
+        "slow=50M,flip_read=0.05,flip_write=0.05,eio_read=0.05,eio_write=0.05,eio_sync=0.05,seed=9",
+        ("delayed", "flips", "failures"),
+        ("damaged", "errors"),
+    ),
 }
-NOTICED = {  # what must have been counted
-    "bits_flip_when_read": "quire_tier_damaged_total",
-    "every_read_fails": "quire_tier_errors_total",
-    "reads_fail": "quire_tier_errors_total",
-    "every_write_fails": "quire_tier_errors_total",
-}
+
+
+def noticed(d):
+    """The counters that faults can raise."""
+    refused = d.samples("quire_tier_refused_blocks_total")
+    return {
+        "damaged": d.disk("quire_tier_damaged_total"),
+        "errors": d.disk("quire_tier_errors_total"),
+        "no_space": refused['{reason="no_space"}'],
+        "broken": refused['{reason="broken"}'],
+    }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_answers_are_right_whatever_fails(twin, cache, work, name):
-    with running(cache, "--disk-cache-max", "16M", model=twin, blocks=96, faults=FAULTS[name]) as d:
+    """And what failed did fail, and is counted under its own name and no other."""
+    fault = FAULTS[name]
+    with running(cache, "--disk-cache-max", fault.cap, model=twin, blocks=96, faults=fault.text) as d:
         rounds(d, work)
-        if name in NOTICED:
-            assert d.disk(NOTICED[name]) > 0
+        counts = noticed(d)
+        assert all(counts[kind] > 0 for kind in fault.noticed), counts
+        if not {"flips", "failures"} & set(fault.happened):
+            assert counts["damaged"] == counts["errors"] == 0, counts
         assert d.http.get("/health").status_code == 200
-    with running(cache, "--disk-cache-max", "16M", model=twin, blocks=96) as d:
+    met = d.faults_met()
+    assert all(met[kind] > 0 for kind in fault.happened), met
+    logged = "warn tier_trouble " in d.output()
+    assert logged == bool(counts["damaged"] + counts["errors"] + counts["broken"])
+    with running(cache, "--disk-cache-max", fault.cap, model=twin, blocks=96) as d:
         rounds(d, work, 1)
+
+
+def test_without_faults_none_is_counted(twin, cache, work):
+    with running(cache, "--disk-cache-max", "16M", model=twin, blocks=96, faults="") as d:
+        rounds(d, work)
+        counts = noticed(d)
+        assert counts["damaged"] == counts["errors"] == counts["broken"] == 0, counts
+    assert set(d.faults_met().values()) == {0}
+    assert "tier_trouble" not in d.output()
 
 
 def test_a_full_disk_is_a_refusal_and_no_error_of_a_request(twin, cache, work):
@@ -106,6 +148,27 @@ def test_a_slow_disk_is_not_waited_for(twin, cache, work):
 
 
 def test_what_is_damaged_says_so_and_is_computed(twin, cache, work):
+    """Every record is spoilt under a daemon that knows them all."""
+    prompts, expected = work
+    with running(cache, model=twin) as d:
+        rounds(d, work, 1)
+    with running(cache, model=twin) as d:
+        known = d.disk("quire_tier_blocks")
+        assert known >= sum(whole_blocks(ids) for ids in prompts) // BLOCK and noticed(d)["damaged"] == 0
+        for path in segments(cache):
+            every_record(PAGE + 777)(path)
+        replies = [ask(d, ids) for ids in prompts]
+        assert [proof(reply) for reply in replies] == expected
+        assert all(hit(reply) == 0 for reply in replies)
+        causes = [reply["kv"][0]["cause"] for reply in replies]
+        assert "damaged" in causes and set(causes) <= {"damaged", "load_abandoned", "slower_than_recomputing"}, causes
+        assert noticed(d)["damaged"] >= causes.count("damaged")
+        assert d.kv()["disk"]["damaged"] == noticed(d)["damaged"]
+    assert re.search(r" warn tier_trouble damaged=[1-9]", d.output())
+
+
+def test_a_disk_that_always_lies_is_never_believed(twin, cache, work):
+    """Bits flip in every read, those of the start too: nothing is used, whatever was found."""
     prompts, expected = work
     with running(cache, model=twin) as d:
         rounds(d, work, 1)
@@ -113,6 +176,8 @@ def test_what_is_damaged_says_so_and_is_computed(twin, cache, work):
         replies = [ask(d, ids) for ids in prompts]
         assert [proof(reply) for reply in replies] == expected
         assert all(hit(reply) == 0 for reply in replies)
+        assert noticed(d)["damaged"] > 0
+    assert d.faults_met()["flips"] > 0
 
 
 def starts(d):

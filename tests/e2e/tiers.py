@@ -18,6 +18,7 @@ from served import BIN, Daemon
 
 FAULTY = os.environ.get("QUIRE_FAULTY", str(pathlib.Path(BIN).with_name("quire_faulty")))
 BLOCK = 16
+PAGE = 4096
 POOL = ("--context", "1024", "--kv-blocks")
 
 
@@ -65,6 +66,11 @@ class DiskDaemon(Daemon):
     def disk(self, name, **labels):
         labels = {"tier": "disk", **labels}
         return self.samples(name)["{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}"]
+
+    def faults_met(self):
+        """What the faulty build counted, when it has ended."""
+        line = [line for line in self.output().splitlines() if line.startswith("faults: ")][-1]
+        return {key: int(count) for key, count in (pair.split("=") for pair in line.split()[1:])}
 
     def trouble(self):
         """Everything that was noticed to be wrong with files."""
@@ -132,6 +138,28 @@ def verify(cache):
 
 def segments(cache):
     return sorted(pathlib.Path(cache).glob("segment-*.quire"))
+
+
+def change(path, at, byte=None):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        old = file.read(1)
+        file.seek(at)
+        file.write(bytes([old[0] ^ 0x40]) if byte is None else byte)
+
+
+def record_pages(path):
+    """Where records begin in a segment."""
+    data = path.read_bytes()
+    return [at for at in range(PAGE, len(data), PAGE) if data[at : at + 8] == b"QUIREREC"]
+
+
+def every_record(offset):
+    def spoil(path):
+        for at in record_pages(path):
+            change(path, at + offset)
+
+    return spoil
 
 
 def folder_bytes(cache):
