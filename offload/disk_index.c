@@ -347,42 +347,38 @@ static quire_status take_records(qr_disk *disk, quire_error *error) {
 
 /* ---- the same chain twice ---- */
 
-/* By parent and digest, the newest first. */
+/* A digest alone is never trusted: key and tokens are compared too. 0: the same chain. */
+static int compare_chains(const qr_disk *disk, const qr_disk_record *x, const qr_disk_record *y) {
+    qr_record_header a, b;
+    if (x->parent_serial != y->parent_serial) return x->parent_serial < y->parent_serial ? -1 : 1;
+    if (x->digest != y->digest) return x->digest < y->digest ? -1 : 1;
+    qr_footer_get(&found_of(disk, x->segment)->footer, x->slot, &a);
+    qr_footer_get(&found_of(disk, y->segment)->footer, y->slot, &b);
+    if (a.namespace_bytes != b.namespace_bytes) return a.namespace_bytes < b.namespace_bytes ? -1 : 1;
+    int keys = a.namespace_bytes ? memcmp(a.namespace_key, b.namespace_key, a.namespace_bytes) : 0;
+    return keys ? keys : memcmp(a.tokens, b.tokens, a.block_tokens * sizeof *a.tokens);
+}
+
+/* By chain, the newest first. */
 static int compare_twins(const void *a, const void *b, void *context) {
     const qr_disk *disk = context;
     const qr_disk_record *x = &disk->records[*(const qr_record_id *)a], *y = &disk->records[*(const qr_record_id *)b];
-    if (x->parent_serial != y->parent_serial) return x->parent_serial < y->parent_serial ? -1 : 1;
-    if (x->digest != y->digest) return x->digest < y->digest ? -1 : 1;
+    int chains = x == y ? 0 : compare_chains(disk, x, y);
+    if (chains) return chains;
     return x->serial > y->serial ? -1 : x->serial < y->serial;
-}
-
-/* A digest alone is never trusted: tokens and key are compared. */
-static bool same_chain(const qr_disk *disk, const qr_disk_record *x, const qr_disk_record *y) {
-    qr_record_header a, b;
-    if (x->parent_serial != y->parent_serial || x->digest != y->digest) return false;
-    qr_footer_get(&found_of(disk, x->segment)->footer, x->slot, &a);
-    qr_footer_get(&found_of(disk, y->segment)->footer, y->slot, &b);
-    return a.namespace_bytes == b.namespace_bytes && memcmp(a.namespace_key, b.namespace_key, a.namespace_bytes) == 0 &&
-           memcmp(a.tokens, b.tokens, a.block_tokens * sizeof *a.tokens) == 0;
 }
 
 /* A record that was dropped and put again may be there twice. The newest counts: what hangs on the older ones was dropped with
  * them, and goes as they do. */
 static quire_status drop_older_twins(qr_disk *disk, quire_error *error) {
-    uint32_t count = disk->found.record_count;
+    uint32_t count = disk->found.record_count, newest = 0;
     qr_record_id *ids = malloc((count ? count : 1) * sizeof *ids);
     if (!ids) return qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory to sort %u records", count);
     for (uint32_t i = 0; i < count; i++) ids[i] = i;
     if (count) qsort_r(ids, count, sizeof *ids, compare_twins, disk);
     for (uint32_t i = 1; i < count; i++)
-        for (uint32_t k = i; k-- > 0;) {
-            const qr_disk_record *newer = &disk->records[ids[k]], *older = &disk->records[ids[i]];
-            if (newer->state != QR_RECORD_LIVE) continue;
-            if (newer->parent_serial != older->parent_serial || newer->digest != older->digest) break;
-            if (!same_chain(disk, newer, older)) continue;
-            qr_disk_record_drop(disk, ids[i]);
-            break;
-        }
+        if (compare_chains(disk, &disk->records[ids[newest]], &disk->records[ids[i]]) == 0) qr_disk_record_drop(disk, ids[i]);
+        else newest = i;
     free(ids);
     return QUIRE_OK;
 }
