@@ -5,6 +5,9 @@
  * order of submission, or, with `reorder`, as the seed has it, but never before what the stream was told to wait for. With
  * `copies_max` the device is lost after that many copies, as one whose driver reports an error. Destroy with memory still
  * allocated is the caller's error.
+ *
+ * Copies under way are bounded, and submitting one allocates nothing: when all are taken the call waits for one to complete,
+ * as a driver whose queue is full does.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +18,8 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/random.h"
+
+enum { SIM_COPIES = 4096 };
 
 typedef struct sim_copy {
     qr_list node;
@@ -45,6 +50,8 @@ typedef struct sim_device {
     size_t used_bytes;
     qr_list memories;
     sim_stream streams[QR_DEVICE_STREAMS_MAX];
+    qr_list free; /* of copies */
+    sim_copy copies[SIM_COPIES];
 } sim_device;
 
 static sim_device *sim_of(qr_device *device) { return (sim_device *)(void *)device; }
@@ -98,21 +105,6 @@ static void sim_host_unregister(qr_device *device, void *memory) { (void)device,
 
 static bool sim_lost(const sim_device *sim) { return sim->config.copies_max && sim->sequence >= sim->config.copies_max; }
 
-static quire_status sim_copy_async(qr_device *device, int stream, void *to, const void *from, size_t size_bytes) {
-    QR_ASSERT(stream >= 0 && stream < QR_DEVICE_STREAMS_MAX);
-    sim_device *sim = sim_of(device);
-    if (sim_lost(sim)) return QUIRE_IO;
-    sim_copy *copy = malloc(sizeof *copy);
-    if (!copy) return QUIRE_NO_MEMORY;
-    uint64_t delay = qr_random_below(&sim->random, sim->config.delay_polls_max + 1);
-    *copy = (sim_copy){
-        .sequence = ++sim->sequence, .due_poll = sim->polls + delay, .to = to, .from = from, .size_bytes = size_bytes};
-    memcpy(copy->after, sim->streams[stream].after, sizeof copy->after);
-    sim->streams[stream].submitted = copy->sequence;
-    qr_list_push_back(&sim->streams[stream].pending, &copy->node);
-    return QUIRE_OK;
-}
-
 /* sequence and stream in one number; 0 when the stream never had work. */
 static qr_device_event sim_event(qr_device *device, int stream) {
     QR_ASSERT(stream >= 0 && stream < QR_DEVICE_STREAMS_MAX);
@@ -148,7 +140,7 @@ static bool sim_step_stream(sim_device *sim, sim_stream *stream) {
     memcpy(copy->to, copy->from, copy->size_bytes);
     stream->complete = copy->sequence;
     qr_list_remove(&copy->node);
-    free(copy);
+    qr_list_push_back(&sim->free, &copy->node);
     return true;
 }
 
@@ -161,6 +153,25 @@ static void sim_advance(sim_device *sim) {
         for (uint32_t i = 0; i < QR_DEVICE_STREAMS_MAX; i++)
             moved |= sim_step_stream(sim, &sim->streams[(first + i) % QR_DEVICE_STREAMS_MAX]);
     } while (moved);
+}
+
+static sim_copy *sim_take_copy(sim_device *sim) {
+    while (qr_list_empty(&sim->free)) sim_advance(sim); /* every poll brings the oldest nearer to its end */
+    return QR_LIST_ENTRY(qr_list_pop_front(&sim->free), sim_copy, node);
+}
+
+static quire_status sim_copy_async(qr_device *device, int stream, void *to, const void *from, size_t size_bytes) {
+    QR_ASSERT(stream >= 0 && stream < QR_DEVICE_STREAMS_MAX);
+    sim_device *sim = sim_of(device);
+    if (sim_lost(sim)) return QUIRE_IO;
+    sim_copy *copy = sim_take_copy(sim);
+    uint64_t delay = qr_random_below(&sim->random, sim->config.delay_polls_max + 1);
+    *copy = (sim_copy){
+        .sequence = ++sim->sequence, .due_poll = sim->polls + delay, .to = to, .from = from, .size_bytes = size_bytes};
+    memcpy(copy->after, sim->streams[stream].after, sizeof copy->after);
+    sim->streams[stream].submitted = copy->sequence;
+    qr_list_push_back(&sim->streams[stream].pending, &copy->node);
+    return QUIRE_OK;
 }
 
 static bool sim_poll(qr_device *device, qr_device_event event) {
@@ -187,10 +198,6 @@ static quire_status sim_status(qr_device *device, quire_error *error) {
 static void sim_destroy(qr_device *device) {
     sim_device *sim = sim_of(device);
     QR_ASSERT(qr_list_empty(&sim->memories));
-    for (int s = 0; s < QR_DEVICE_STREAMS_MAX; s++) {
-        qr_list *node;
-        while ((node = qr_list_pop_front(&sim->streams[s].pending)) != NULL) free(QR_LIST_ENTRY(node, sim_copy, node));
-    }
     free(sim);
 }
 
@@ -219,6 +226,8 @@ quire_status qr_device_sim_create(const qr_device_sim_config *config, qr_device 
     sim->random.state = config->seed;
     qr_list_init(&sim->memories);
     for (int s = 0; s < QR_DEVICE_STREAMS_MAX; s++) qr_list_init(&sim->streams[s].pending);
+    qr_list_init(&sim->free);
+    for (int i = 0; i < SIM_COPIES; i++) qr_list_push_back(&sim->free, &sim->copies[i].node);
     *device = &sim->device;
     return QUIRE_OK;
 }

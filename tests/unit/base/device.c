@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 
 Test(base_device, the_cpu_device_is_done_when_the_call_returns) {
@@ -47,6 +48,27 @@ Test(base_device, a_simulated_copy_moves_nothing_before_it_completes) {
         polls_seen += polls;
     }
     cr_assert_gt(polls_seen, 200 * 10); /* delays are real: 25 on average */
+    device->ops->destroy(device);
+}
+
+/* An engine's thread submits copies, and allocates nothing. */
+Test(base_device, simulated_copies_without_end_take_no_memory_and_all_arrive) {
+    enum { COPIES = 20000 };
+    static uint32_t to[COPIES], from[COPIES];
+    qr_device *device = sim(3, 40, true, 0);
+    bool taken = true;
+    qr_alloc_guard_enter();
+    for (uint32_t i = 0; i < COPIES; i++) {
+        from[i] = i + 1;
+        int stream = (int)(i % QR_DEVICE_STREAMS_MAX);
+        taken &= device->ops->copy_async(device, stream, &to[i], &from[i], sizeof *to) == QUIRE_OK;
+    }
+    for (int s = 0; s < QR_DEVICE_STREAMS_MAX; s++) {
+        while (!device->ops->poll(device, device->ops->event(device, s))) continue;
+    }
+    uint64_t allocations = qr_alloc_guard_leave();
+    cr_assert(taken && allocations == 0);
+    cr_assert_arr_eq(to, from, sizeof to);
     device->ops->destroy(device);
 }
 
