@@ -241,7 +241,8 @@ QUIRE_API uint64_t quire_kv_poll_after_us(const quire_kv *kv);
 /* The owner computes nothing now: blocks that are worth it may be written although the policy would wait. */
 QUIRE_API void quire_kv_set_idle(quire_kv *kv, bool idle);
 
-/* Writes everything resident that is not on disk yet, hottest first; poll until flush_left is 0, or stop early. */
+/* Writes everything resident that is not on disk yet, hottest first; poll until flush_left is 0, or stop early. What is refused
+ * (QUIRE_KV_REFUSED_) is not left: it is counted there and stays in memory only. */
 QUIRE_API void quire_kv_flush_begin(quire_kv *kv);
 QUIRE_API uint32_t quire_kv_flush_left(const quire_kv *kv);
 QUIRE_API void quire_kv_flush_end(quire_kv *kv);
@@ -316,7 +317,7 @@ typedef struct quire_kv_store_segment {
     uint64_t file_bytes, id;
     uint64_t weights_fingerprint, layout_fingerprint, numerics_fingerprint, adapter_fingerprint;
     uint32_t slot_count, block_tokens;
-    bool sealed; /* has its index: nothing will be added */
+    bool sealed; /* has its index: nothing is being added. The next owner may open it again while it has room */
 } quire_kv_store_segment;
 
 typedef struct quire_kv_store_record {
@@ -353,7 +354,8 @@ typedef struct quire_kv_store_summary {
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_store_inspect(const char *folder, bool payloads,
                                                                const quire_kv_store_visitor *visitor,
                                                                quire_kv_store_summary *summary, quire_error *error);
-/* Removes every segment. Errors: BUSY (a daemon has it: the process), IO. */
+/* Removes every segment, and tells how many (*segments and *bytes, never NULL). Errors: BUSY (a daemon has it: the process),
+ * IO. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_store_clear(const char *folder, uint32_t *segments, uint64_t *bytes,
                                                              quire_error *error);
 
