@@ -347,6 +347,16 @@ static int bench_restore(const char *folder, uint32_t rounds) {
     return 0;
 }
 
+/* What one more record that the folder may have costs in memory, once segments have their full size. */
+static double table_bytes(const qr_disk_config *wanted) {
+    qr_disk_config whole = *wanted, half = *wanted, *config = &whole;
+    half.cap_bytes = 64ull << 30;
+    whole.cap_bytes = 2 * half.cap_bytes;
+    uint32_t more = qr_disk_record_max(config->cap_bytes, config->payload_bytes, config->block_tokens) -
+                    qr_disk_record_max(half.cap_bytes, half.payload_bytes, half.block_tokens);
+    return (double)(qr_disk_memory_bytes(config) - qr_disk_memory_bytes(&half)) / more;
+}
+
 static void restart_once(const char *folder, uint32_t records) {
     static file_list files;
     bench_store b;
@@ -369,9 +379,9 @@ static void restart_once(const char *folder, uint32_t records) {
     qr_disk_config config = {.path = folder, .cap_bytes = cap_of(&b), .payload_bytes = 4096, .block_tokens = BLOCK_TOKENS};
     printf("{\"bench\":\"offload\",\"case\":\"restart\",\"records\":%u,\"segments\":%u,\"reads\":%" PRIu64
            ",\"read_bytes\":%" PRIu64 ",\"index_us\":%" PRIu64 ",\"open_us\":%" PRIu64 ",\"memory_bytes\":%" PRIu64
-           ",\"record_max\":%u,\"put_us\":%" PRIu64 "}\n",
+           ",\"record_max\":%u,\"table_bytes_per_record\":%.1f,\"put_us\":%" PRIu64 "}\n",
            records, stats.segment_count, stats.index_reads_total, stats.index_bytes_total, stats.index_us_total, opened_us,
-           qr_disk_memory_bytes(&config), stats.record_max, written_us);
+           qr_disk_memory_bytes(&config), stats.record_max, table_bytes(&config), written_us);
     (void)fflush(stdout);
     store_close(&b);
     bench_deinit(&b);

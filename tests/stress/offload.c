@@ -108,6 +108,7 @@ static void step(scene *s) {
         s->store->ops->drop(s->store, s->records[owner], what == 80 && owner % 8 == 0);
         s->states[owner] = ABSENT;
     } else if (what == 99 && owner % 8 == 0) s->store->ops->seal(s->store);
+    else if (what == 98 && owner % 8 == 0) s->store->ops->erase_foreign(s->store, "nobody", owner % 6);
     if (what % 4 == 0) drain(s);
 }
 
