@@ -490,3 +490,24 @@ Test(kv_loads, whose_front_has_met_it_waits_for_its_own_reads_only) {
     cr_assert_leq(c.ended_us[0], 5 * 2000 + 4000, "%llu us", (unsigned long long)c.ended_us[0]);
     crowd_close(&c);
 }
+
+/* Nobody asked for it yet when it goes, so no read says so: the load ends before it all the same. */
+Test(kv_loads, a_record_lost_before_it_was_asked_for_ends_the_load_there) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    qr_record_id record;
+    rig.store.read_buffers = 2;
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    fake_store_hold(rig.fake, true);
+    tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+    tiers_rig_round(&rig);
+    cr_assert(fake_store_find(rig.fake, prompt + 3 * RIG_BLOCK, 4, &record));
+    fake_store_lose(rig.fake, record);
+    tiers_rig_round(&rig);
+    fake_store_hold(rig.fake, false);
+    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), 3 * RIG_BLOCK);
+    cr_assert(tiers_rig_state(&rig, seq).failed);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}

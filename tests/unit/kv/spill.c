@@ -197,3 +197,24 @@ Test(kv_spill, a_refused_copy_to_host_memory_costs_the_slot_and_no_record) {
     cr_assert_eq(rig_match(rig.kv, 0, prompt, 2 * RIG_BLOCK).stored_tokens, RIG_BLOCK);
     tiers_rig_close(&rig);
 }
+
+static bool all_zero(const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
+/* Those in a slot, and those that are still on their way there. */
+Test(kv_spill, what_is_forgotten_while_it_moves_is_overwritten_too) {
+    for (uint32_t delay = 0; delay < 60; delay += 29) {
+        tiers_rig rig = rig_open_sim(16, false, delay);
+        tiers_rig_run(&rig, 0, prompt, PROMPT);
+        quire_kv_evict(rig.kv, 6);
+        if (delay == 0) tiers_rig_settle(&rig);
+        quire_kv_forget_all(rig.kv, true);
+        tiers_rig_settle(&rig);
+        for (uint32_t slot = 0; slot < rig.kv->tiers.sizes.slot_count; slot++)
+            cr_assert(all_zero(qr_host_arena_address(&rig.kv->tiers.host, slot), (size_t)rig.kv->tiers.payload_bytes));
+        tiers_rig_close(&rig);
+    }
+}

@@ -224,3 +224,48 @@ Test(kv_tiers, everything_that_is_taken_is_counted_before) {
     rig_destroy(kv);
     remove_folder();
 }
+
+static uint64_t status_bytes(const char *field) {
+    char line[128];
+    uint64_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    cr_assert(file);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtoull(line + strlen(field), NULL, 10);
+    fclose(file);
+    return kib * 1024;
+}
+
+/* From here on VmHWM is the peak. False where the kernel does not allow it. */
+static bool reset_peak(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return false;
+    bool done = fputs("5", file) >= 0;
+    return fclose(file) == 0 && done;
+}
+
+/* Buffers, tables, stacks of threads, and what reading the index takes for a moment: the first time, and when there is one. */
+Test(kv_tiers, memory_never_grows_past_what_was_promised) {
+    make_folder();
+    quire_kv_config config = disk_config();
+    config.block_count = 64;
+    config.groups[0].layer_count = 500;
+    config.tiers.disk_max_bytes = 64 << 20;
+    uint64_t promise = quire_kv_memory_bytes(&config), slack = 512 << 10; /* of the test's own, and of libc */
+    for (int life = 0; life < 2; life++) {
+        uint64_t before = status_bytes("VmRSS:");
+        if (!reset_peak()) continue;
+        tiers_rig rig = disk_rig(&config);
+        if (life == 0) {
+            tiers_rig_run(&rig, 0, prompt, PROMPT);
+            wait_for(&rig, all_is_written);
+        }
+        quire_kv_evict(rig.kv, 100);
+        load_all(&rig);
+        uint64_t grown = status_bytes("VmHWM:") - before;
+        cr_assert_leq(grown, promise + slack, "%llu bytes, %llu were promised", (unsigned long long)grown,
+                      (unsigned long long)promise);
+        rig_destroy(rig.kv);
+    }
+    remove_folder();
+}

@@ -119,6 +119,8 @@ Test(kv_writes, at_eviction_a_victim_and_all_that_comes_before_it) {
 
 Test(kv_writes, at_eviction_without_a_buffer_the_block_is_lost_and_counted) {
     tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    rig.now_us = UINT64_C(3600) * 1000000; /* nothing waited for an hour */
+    tiers_rig_round(&rig);
     tiers_rig_run(&rig, 0, prompt, PROMPT);
     fake_store_hold(rig.fake, true);
     cr_assert_eq(quire_kv_evict(rig.kv, 1), 0); /* eight buffers, ten blocks: it waits a moment */
@@ -285,6 +287,8 @@ Test(kv_writes, news_of_a_dropped_record_is_not_taken_for_its_successor) {
 /* A victim that waits is kept when a buffer comes, and all waits together take a tenth of the time. */
 Test(kv_writes, an_eviction_waits_for_a_buffer_and_never_long) {
     tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    rig.now_us = UINT64_C(3600) * 1000000;
+    tiers_rig_round(&rig);
     tiers_rig_run(&rig, 0, prompt, PROMPT);
     cr_assert_eq(quire_kv_evict(rig.kv, 1), 0);
     tiers_rig_round(&rig);
