@@ -184,6 +184,23 @@ void qr_kv_copy_blocks(quire_kv *kv, const quire_block_id *from, const quire_blo
     kv->counters.copied_blocks++;
 }
 
+/* Somebody copies on from what it brings. */
+static bool copy_is_read(const quire_kv *kv, uint32_t place) {
+    const quire_kv_copy *copy = &kv->copies[place];
+    for (uint32_t i = place + 1; i < kv->copy_count; i++)
+        if (kv->copies[i].group == copy->group && kv->copies[i].from == copy->to) return true;
+    return false;
+}
+
+void qr_kv_forget_copies(quire_kv *kv) {
+    for (uint32_t i = kv->copy_count; i-- > 0;) {
+        const quire_kv_copy *copy = &kv->copies[i];
+        if (qr_pool_state(&kv->pools[copy->group], copy->to) != QR_BLOCK_FREE || copy_is_read(kv, i)) continue;
+        kv->copy_count--;
+        memmove(kv->copies + i, kv->copies + i + 1, (kv->copy_count - i) * sizeof *copy);
+    }
+}
+
 size_t quire_kv_take_copies(quire_kv *kv, quire_kv_copy *out, size_t max) {
     size_t count = kv->copy_count < max ? kv->copy_count : max;
     if (count == 0) return 0;

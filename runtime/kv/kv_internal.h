@@ -91,6 +91,8 @@ void qr_kv_take_blocks(quire_kv *kv, quire_block_id blocks[QUIRE_KV_GROUPS_MAX])
 bool qr_kv_evict_one(quire_kv *kv);
 /* Copies a block of every group, or lists the copies for an engine without host storage. */
 void qr_kv_copy_blocks(quire_kv *kv, const quire_block_id *from, const quire_block_id *to);
+/* Listed copies into blocks that nobody holds any more: a start that found no room is tried again and again. */
+void qr_kv_forget_copies(quire_kv *kv);
 /* Room in the list for one more copy of every group; always with host storage. */
 bool qr_kv_can_copy(const quire_kv *kv);
 

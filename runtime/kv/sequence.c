@@ -98,6 +98,7 @@ quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq) {
     if (!sequence) return QUIRE_NOT_FOUND;
     qr_tree_mark_end(&kv->tree, sequence->tip);
     sequence_truncate(kv, sequence, 0);
+    qr_kv_forget_copies(kv);
     kv->namespaces.entries[sequence->ns].sequence_count--;
     kv->sequence_count--;
     sequence->live = false;

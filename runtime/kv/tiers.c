@@ -302,6 +302,7 @@ uint32_t quire_kv_erasing(const quire_kv *kv) { return kv->tiers.store ? kv->tie
 
 void quire_kv_count_refusal(quire_kv *kv, quire_kv_refusal refusal, uint32_t blocks) {
     if ((unsigned)refusal < QUIRE_KV_REFUSED_COUNT) kv->tiers.refused[refusal] += blocks;
+    if (refusal == QUIRE_KV_REFUSED_SLOWER) kv->tiers.slower = true;
 }
 
 /* ---- statistics ---- */

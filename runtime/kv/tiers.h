@@ -215,6 +215,7 @@ typedef struct kv_tiers {
     uint64_t looked_us;
     bool waits; /* an eviction, for the store: since when, and how long it may */
     uint64_t wait_since_us, wait_left_us, wait_ended_us;
+    bool slower;      /* the latest load was refused as slower than computing: no eviction waits for such a store */
     uint64_t calm_us; /* a record was lost or not written: until then only what has its parent's record is written */
     uint32_t erasing; /* the same */
     uint32_t verify_turn;

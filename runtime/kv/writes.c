@@ -106,7 +106,8 @@ static bool write_admits(quire_kv *kv, qr_node_id node) {
 /* ---- waiting at eviction ----
  *
  * A victim whose way down cannot all be written at once is worth a moment: whoever wants its blocks is told that they are on
- * their way. The bound keeps a disk that cannot keep up from holding anybody back for more than a tenth of the time. */
+ * their way. The bound keeps a disk that cannot keep up from holding anybody back for more than a tenth of the time, and what
+ * is slower to load than to compute is not worth any (law 4). */
 
 static uint64_t wait_spent_us(const quire_kv *kv) { return qr_kv_now_us(kv) - kv->tiers.wait_since_us; }
 
@@ -126,6 +127,10 @@ static void wait_end(quire_kv *kv) {
 
 static bool wait_goes_on(quire_kv *kv) {
     kv_tiers *tiers = &kv->tiers;
+    if (tiers->slower) {
+        wait_end(kv);
+        return false;
+    }
     if (!tiers->waits) {
         uint64_t left_us = tiers->wait_left_us + (qr_kv_now_us(kv) - tiers->wait_ended_us) / KV_WAIT_SHARE;
         tiers->wait_left_us = left_us < KV_WAIT_US ? left_us : KV_WAIT_US;
