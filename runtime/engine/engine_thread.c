@@ -174,6 +174,8 @@ static void wait_for_work(quire_engine *engine) {
     timeout_us = least(timeout_us, poll_us > copy_us ? poll_us : copy_us);
     if (!qr_scheduler_idle(engine->scheduler)) timeout_us = least(timeout_us, look_again_us);
     qr_mailbox_wait(engine->inbox, timeout_us);
+    /* What has come meanwhile is seen before the plan asks whether a load takes too long. */
+    if (qr_scheduler_poll(engine->scheduler, qr_clock_us())) qr_engine_publish(engine);
 }
 
 /* A poll comes after the last word about idleness and before the sleep, so what may be begun only now is begun. */

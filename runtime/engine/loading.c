@@ -21,19 +21,20 @@
 
 /* ---- how long computing would take ---- */
 
-/* What shares every step with a prefill: the rows of those who decode. */
+/* What shares every step with a prefill, the rows of those who decode, and how long the prefills take that go before it. */
 typedef struct company {
     uint32_t rows;
     uint64_t position_sum;
+    double ahead_us;
 } company;
 
-static company decoding_beside(const qr_scheduler *s, const qr_choice *c) {
+static company decoding(const qr_scheduler *s) {
     company beside = {0};
     for (uint32_t i = 0; i < s->running_count; i++) {
-        const qr_choice *other = s->running[i];
-        if (other == c || other->state != QR_CHOICE_RUNNING || qr_choice_prefills(other)) continue;
+        const qr_choice *c = s->running[i];
+        if (c->state != QR_CHOICE_RUNNING || qr_choice_prefills(c)) continue;
         beside.rows++;
-        beside.position_sum += other->known + other->pending;
+        beside.position_sum += c->known + c->pending;
     }
     return beside;
 }
@@ -57,29 +58,34 @@ static double prefill_us(const qr_scheduler *s, const company *beside, uint32_t 
     return sum_us;
 }
 
-/* Prefills that go before what this one could compute next: of others, and its own under way. What loads may be over any
- * moment, so it does not count. */
-static double prefill_ahead_us(const qr_scheduler *s, const company *beside, const qr_choice *c) {
-    double sum_us = prefill_us(s, beside, c->computed, c->scheduled);
-    for (uint32_t i = 0; i < s->running_count && qr_choice_before(s->running[i], c); i++) {
-        const qr_choice *other = s->running[i];
-        if (qr_choice_prefills(other) && !other->loads) sum_us += prefill_us(s, beside, other->scheduled, other->known);
-    }
-    return sum_us;
+/* Of what loads the load may be over any moment, so it holds nobody up. */
+static void company_add(const qr_scheduler *s, company *beside, const qr_choice *c) {
+    if (qr_choice_prefills(c) && !c->loads) beside->ahead_us += prefill_us(s, beside, c->scheduled, c->known);
 }
 
-static double load_compute_us(const qr_scheduler *s, const qr_choice *c, const quire_kv_load *load) {
-    company beside = decoding_beside(s, c);
-    return prefill_us(s, &beside, load->begin_block * s->block_tokens, load->end_block * s->block_tokens);
+static company company_of(const qr_scheduler *s, const qr_choice *c) {
+    company beside = decoding(s);
+    for (uint32_t i = 0; i < s->running_count && qr_choice_before(s->running[i], c); i++)
+        company_add(s, &beside, s->running[i]);
+    return beside;
+}
+
+/* Until the choice could compute what comes next: others go before, and so do its own rows under way. */
+static double ahead_us(const qr_scheduler *s, const company *beside, const qr_choice *c) {
+    return beside->ahead_us + prefill_us(s, beside, c->computed, c->scheduled);
+}
+
+static double load_compute_us(const qr_scheduler *s, const company *beside, const quire_kv_load *load) {
+    return prefill_us(s, beside, load->begin_block * s->block_tokens, load->end_block * s->block_tokens);
 }
 
 /* A load that ends in the middle of a step is noticed at its end. What was never measured is worth a try: it costs nothing but
  * the reading, since the front goes on. */
 static bool load_is_faster(const qr_scheduler *s, const qr_choice *c, const quire_kv_load *load) {
     if (load->estimate_us == UINT64_MAX) return true;
-    company beside = decoding_beside(s, c);
+    company beside = company_of(s, c);
     double notice_us = beside.rows > 0 ? qr_cost_model_predict_us(&s->cost, beside.rows, beside.position_sum) : 0;
-    return (double)load->estimate_us + notice_us < prefill_ahead_us(s, &beside, c) + load_compute_us(s, c, load);
+    return (double)load->estimate_us + notice_us < beside.ahead_us + load_compute_us(s, &beside, load);
 }
 
 /* ---- where the front goes ---- */
@@ -100,31 +106,34 @@ static uint32_t blocks_arrived(const qr_scheduler *s, const qr_choice *c, const 
 }
 
 /* Front and load work at once, each at its pace, the front when its turn has come: how many blocks are the front's. */
-static uint32_t front_share(qr_scheduler *s, qr_choice *c, uint32_t from, uint32_t gap, uint32_t arrived, uint64_t now_us) {
-    company beside = decoding_beside(s, c);
-    double ahead_us = prefill_ahead_us(s, &beside, c), load_us = qr_load_pace_block_us(&c->load_pace, arrived, now_us);
-    double compute_us = prefill_us(s, &beside, from * s->block_tokens, (from + gap) * s->block_tokens) / gap;
-    double share = fmax(0, (gap * load_us - ahead_us) / (load_us + compute_us + 1));
+static uint32_t front_share(const qr_scheduler *s, const company *beside, qr_choice *c, uint32_t gap, uint32_t arrived,
+                            uint64_t now_us) {
+    uint32_t from = blocks_of(s, c->scheduled);
+    double before_us = ahead_us(s, beside, c), load_us = qr_load_pace_block_us(&c->load_pace, arrived, now_us);
+    double compute_us = prefill_us(s, beside, from * s->block_tokens, (from + gap) * s->block_tokens) / gap;
+    double share = fmax(0, (gap * load_us - before_us) / (load_us + compute_us + 1));
     if (share < 0.5) {
-        double enough_us = (ahead_us + compute_us / 2 + 1) / (gap - 0.5);
+        double enough_us = (before_us + compute_us / 2 + 1) / (gap - 0.5);
         c->load_look_us = qr_load_pace_when_us(&c->load_pace, arrived, enough_us);
     }
     return (uint32_t)(share + 0.5);
 }
 
 /* A block that is begun is computed to its end. */
-static void set_front(qr_scheduler *s, qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
+static void set_front(const qr_scheduler *s, const company *beside, qr_choice *c, const quire_kv_load_state *state,
+                      uint64_t now_us) {
     uint32_t from = blocks_of(s, c->scheduled), arrived = blocks_arrived(s, c, state);
     uint32_t end = c->load_tokens / s->block_tokens - arrived;
     c->front_tokens = state->front_tokens;
     if (c->load_abandoned || c->scheduled >= state->front_tokens) return;
-    if (end > from) from += front_share(s, c, from, end - from, arrived, now_us);
+    if (end > from) from += front_share(s, beside, c, end - from, arrived, now_us);
     if (from * s->block_tokens < state->front_tokens) c->front_tokens = from * s->block_tokens;
 }
 
 /* The front stands before blocks that are on their way: no longer than they are expected sooner than it could compute them. Of
  * a load that was given up only copies that must end are on their way. */
-static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_load_state *state, uint64_t now_us) {
+static bool waits_too_long(const qr_scheduler *s, const company *beside, qr_choice *c, const quire_kv_load_state *state,
+                           uint64_t now_us) {
     bool stands = state->coming_tokens > 0 && c->scheduled >= state->front_tokens && !c->load_abandoned;
     uint32_t arrived = blocks_arrived(s, c, state), coming = blocks_of(s, state->coming_tokens);
     c->load_look_us = UINT64_MAX;
@@ -132,9 +141,8 @@ static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_l
         qr_load_pace_begin(&c->load_pace, qr_load_pace_block_us(&c->load_pace, arrived, now_us), coming, arrived, now_us);
     c->load_stands = stands;
     if (!stands) return false;
-    company beside = decoding_beside(s, c);
-    double compute_us = prefill_us(s, &beside, c->scheduled, c->scheduled + state->coming_tokens);
-    double block_us = (prefill_ahead_us(s, &beside, c) + compute_us) / coming;
+    double compute_us = prefill_us(s, beside, c->scheduled, c->scheduled + state->coming_tokens);
+    double block_us = (ahead_us(s, beside, c) + compute_us) / coming;
     uint64_t until_us = qr_load_pace_when_us(&c->load_pace, arrived, block_us), patient_us = c->load_begun_us + patience_us;
     c->load_look_us = until_us > patient_us ? until_us : patient_us;
     return now_us >= c->load_look_us;
@@ -144,16 +152,17 @@ static bool waits_too_long(const qr_scheduler *s, qr_choice *c, const quire_kv_l
 
 static void load_began(qr_scheduler *s, qr_choice *c, const quire_kv_load *load, uint64_t now_us) {
     quire_kv_load_state state;
+    company beside = company_of(s, c);
     uint32_t blocks = load->end_block - load->begin_block;
     bool known = load->estimate_us < UINT64_MAX;
-    double expected_us = known ? (double)load->estimate_us : load_compute_us(s, c, load);
+    double expected_us = known ? (double)load->estimate_us : load_compute_us(s, &beside, load);
     c->load_held = c->load_abandoned = c->load_stands = false;
     c->load_tokens = load->end_block * s->block_tokens;
     c->load_begun_us = now_us;
     qr_load_pace_begin(&c->load_pace, expected_us / blocks, blocks < PACE_WEIGHT ? blocks : PACE_WEIGHT, 0, now_us);
     if (c->job->first_row_us == 0) c->job->first_row_us = now_us;
     quire_kv_load_get_state(s->kv, c->seq, &state);
-    set_front(s, c, &state, now_us);
+    set_front(s, &beside, c, &state, now_us);
 }
 
 /* What can be loaded may have changed since it was chosen. */
@@ -241,7 +250,7 @@ static void load_is_over(qr_choice *c, const quire_kv_load_state *state) {
     if (c->load_counts && state->failed) c->job->match.miss = QUIRE_KV_MISS_DAMAGED;
 }
 
-static void load_advance(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
+static void load_advance(qr_scheduler *s, const company *beside, qr_choice *c, uint64_t now_us) {
     quire_kv_load_state state;
     if (c->load_held) {
         if (c->computed == c->front_tokens) load_begin(s, c, now_us);
@@ -249,14 +258,23 @@ static void load_advance(qr_scheduler *s, qr_choice *c, uint64_t now_us) {
     }
     load_take(s, c);
     quire_kv_load_get_state(s->kv, c->seq, &state);
-    if (waits_too_long(s, c, &state, now_us)) load_abandon(s, c, &state);
-    set_front(s, c, &state, now_us);
+    if (waits_too_long(s, beside, c, &state, now_us)) load_abandon(s, c, &state);
+    set_front(s, beside, c, &state, now_us);
     if (!state.active) load_is_over(c, &state);
 }
 
+static bool any_loads(const qr_scheduler *s) {
+    uint32_t i = 0;
+    while (i < s->running_count && !s->running[i]->loads) i++;
+    return i < s->running_count;
+}
+
 void qr_loads_advance(qr_scheduler *s, uint64_t now_us) {
+    if (!any_loads(s)) return;
+    company beside = decoding(s);
     for (uint32_t i = 0; i < s->running_count; i++) {
-        if (s->running[i]->loads) load_advance(s, s->running[i], now_us);
+        if (s->running[i]->loads) load_advance(s, &beside, s->running[i], now_us);
+        company_add(s, &beside, s->running[i]);
     }
 }
 
