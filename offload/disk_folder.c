@@ -137,3 +137,11 @@ quire_status qr_disk_folder_list(const char *path, uint64_t **ids, size_t *count
     *count = list.count;
     return QUIRE_OK;
 }
+
+bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes) {
+    struct stat about;
+    *size_bytes = 0;
+    if (lstat(path, &about) || !S_ISREG(about.st_mode)) return false;
+    *size_bytes = (uint64_t)about.st_size;
+    return true;
+}

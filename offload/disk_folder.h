@@ -5,6 +5,7 @@
 #ifndef QR_OFFLOAD_DISK_FOLDER_H
 #define QR_OFFLOAD_DISK_FOLDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <quire/status.h>
@@ -20,4 +21,6 @@ void qr_disk_folder_close(qr_disk_folder *folder);
 
 /* Ids of the segments in it, rising, on the heap. IO, NO_MEMORY. */
 QUIRE_MUST_CHECK quire_status qr_disk_folder_list(const char *path, uint64_t **ids, size_t *count, quire_error *error);
+/* A regular file is there, whether or not it can be opened. */
+bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes);
 #endif

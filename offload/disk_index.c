@@ -20,7 +20,8 @@
 #define WINDOW_BYTES (8ull << 20)
 #define FOREIGN_FOOTER_MAX (64ull << 20)
 
-typedef enum found_kind { FOUND_OURS, FOUND_FOREIGN, FOUND_BAD, FOUND_UNREADABLE, FOUND_NOTHING } found_kind;
+/* STUCK: it was to be removed, and could not be. */
+typedef enum found_kind { FOUND_OURS, FOUND_FOREIGN, FOUND_BAD, FOUND_UNREADABLE, FOUND_STUCK, FOUND_NOTHING } found_kind;
 
 typedef struct qr_found_segment {
     found_kind kind;
@@ -65,7 +66,8 @@ static quire_status read_header(qr_disk *disk, uint64_t id, found_segment *found
     *found = (found_segment){.kind = FOUND_NOTHING, .id = id, .index = QR_SEGMENT_NONE};
     if (!qr_segment_path(io->folder, id, path)) return QUIRE_OK;
     if (io->files->ops->open(io->files, path, QR_FILE_READ, true, &fd, NULL) != QUIRE_OK) {
-        io->error_count++; /* a folder or a link of this name: left alone, and its id is not taken again */
+        io->error_count++; /* a folder or a link of this name is left alone, and its id is not taken again */
+        if (qr_disk_folder_has_file(path, &found->file_bytes)) found->kind = FOUND_UNREADABLE;
         return QUIRE_OK;
     }
     found->kind = FOUND_UNREADABLE;
@@ -91,13 +93,14 @@ static quire_status read_headers(qr_disk *disk, quire_error *error) {
 
 /* ---- what stays ---- */
 
-static bool found_counts(const found_segment *found) {
-    return found->kind == FOUND_OURS || found->kind == FOUND_FOREIGN || found->kind == FOUND_UNREADABLE;
-}
+static bool found_counts(const found_segment *found) { return found->kind != FOUND_BAD && found->kind != FOUND_NOTHING; }
 
-static void found_remove(qr_disk *disk, found_segment *found) {
-    if (qr_segment_file_remove(&disk->writer.io, found->id, NULL) != QUIRE_OK) disk->writer.io.error_count++;
-    found->kind = FOUND_NOTHING;
+/* False: it still counts, and the writer will try again. */
+static bool found_remove(qr_disk *disk, found_segment *found) {
+    bool gone = qr_segment_file_remove(&disk->writer.io, found->id, NULL) == QUIRE_OK;
+    disk->writer.io.error_count += !gone;
+    found->kind = gone ? FOUND_NOTHING : FOUND_STUCK;
+    return gone;
 }
 
 static uint64_t found_bytes(const found_segment *found) {
@@ -110,10 +113,11 @@ static void trim_kind(qr_disk *disk, bool ours, uint64_t *bytes, uint32_t *count
     for (uint32_t i = 0; i < disk->found.segment_count; i++) {
         found_segment *found = &disk->found.segments[i];
         if (*bytes <= disk->config.cap_bytes && *count <= disk->sizes.segment_max) return;
-        if (!found_counts(found) || (found->kind == FOUND_OURS) != ours) continue;
-        *bytes -= found_bytes(found);
+        if (!found_counts(found) || found->kind == FOUND_STUCK || (found->kind == FOUND_OURS) != ours) continue;
+        uint64_t size = found_bytes(found);
+        if (!found_remove(disk, found)) continue;
+        *bytes -= size;
         --*count;
-        found_remove(disk, found);
     }
 }
 
@@ -124,7 +128,7 @@ static void trim(qr_disk *disk) {
         found_segment *found = &disk->found.segments[i];
         if (found->kind == FOUND_BAD) {
             disk->stats.corrupt_total++;
-            found_remove(disk, found);
+            (void)found_remove(disk, found);
         }
         if (!found_counts(found)) continue;
         bytes += found_bytes(found);
@@ -132,6 +136,11 @@ static void trim(qr_disk *disk) {
     }
     trim_kind(disk, false, &bytes, &count);
     trim_kind(disk, true, &bytes, &count);
+}
+
+static qr_disk_segment_state state_of(found_kind kind) {
+    if (kind == FOUND_STUCK) return QR_SEGMENT_DOOMED;
+    return kind == FOUND_OURS ? QR_SEGMENT_OURS : QR_SEGMENT_FOREIGN;
 }
 
 static quire_status enter_segments(qr_disk *disk, quire_error *error) {
@@ -144,7 +153,10 @@ static quire_status enter_segments(qr_disk *disk, quire_error *error) {
         if (!found_counts(found)) continue;
         bool ours = found->kind == FOUND_OURS;
         const qr_segment_shape *shape = ours ? &found->header.shape : &disk->sizes.shape;
-        found->index = qr_disk_segment_take(disk, found->id, shape, ours ? QR_SEGMENT_OURS : QR_SEGMENT_FOREIGN);
+        found->index = qr_disk_segment_take(disk, found->id, shape, state_of(found->kind));
+        if (found->index == QR_SEGMENT_NONE)
+            return qr_fail(error, QUIRE_IO, disk->config.path, QR_NO_OFFSET, "segments that are too many cannot be removed");
+        disk->tidy |= found->kind == FOUND_STUCK;
         disk->found.by_index[found->index] = i;
         qr_disk_segment *segment = &disk->segments[found->index];
         disk->stats.used_bytes += found_bytes(found) - segment->file_bytes;

@@ -285,3 +285,32 @@ Test(offload_disk_space, memory_is_what_was_said) {
     cr_assert_eq(qr_disk_memory_bytes(&rig.config), 0);
     rig_deinit(&rig);
 }
+
+Test(offload_disk_space, files_that_cannot_be_removed_or_opened_count) {
+    disk_rig rig;
+    faults none = {0}, f = {.eio_remove = {.rate = 1}};
+    quire_error error;
+    rig_init(&rig, 32 * MIB);
+    rig_open(&rig);
+    put_many(&rig, 0, 2000);
+    rig_close(&rig);
+    uint64_t bytes = rig_disk_bytes(&rig);
+    faulty_files *files = faulty_files_create(qr_files_system(), &f, false);
+    rig.config.files = faulty_files_table(files);
+    rig.config.retry_us_max = 1000;
+    rig.config.cap_bytes = 12 * MIB;
+    cr_assert_eq(qr_disk_open(&rig.config, &rig.store, &error), QUIRE_OK);
+    cr_assert_geq(rig_stats(&rig).used_bytes + 8 * 4096, bytes); /* the truth, though it is more than the cap */
+    faulty_files_set(files, &none);
+    while (rig_stats(&rig).used_bytes > rig.config.cap_bytes) sched_yield();
+    cr_assert_leq(rig_disk_bytes(&rig), 12 * MIB);
+    rig_close(&rig);
+    f = (faults){.eio_open = {.rate = 1}};
+    faulty_files_set(files, &f);
+    uint32_t segments = rig_segment_count(&rig);
+    cr_assert_eq(qr_disk_open(&rig.config, &rig.store, &error), QUIRE_OK);
+    cr_assert_eq(rig_stats(&rig).foreign_segment_count, segments);
+    faulty_files_set(files, &none);
+    rig_deinit(&rig);
+    faulty_files_destroy(files);
+}
