@@ -109,12 +109,11 @@ static bool footer_complete(qr_disk *disk, const clean_plan *plan, const qr_segm
     return complete;
 }
 
-/* Nobody can open it: what a reader would find out with the next record that is asked for. */
+/* Nothing is there: what a reader would find out with the next record that is asked for. */
 static quire_status open_or_lose(qr_disk *disk, const clean_plan *plan, qr_segment_file *file) {
     qr_disk_io *io = &disk->writer.io;
     quire_status status = qr_segment_file_open(io, &plan->header, true, file, NULL);
-    if (status != QUIRE_OK) status = qr_segment_file_open(io, &plan->header, true, file, NULL);
-    if (status == QUIRE_OK) return status;
+    if (status != QUIRE_NOT_FOUND) return status;
     pthread_mutex_lock(&disk->lock);
     if (!disk->stopping) qr_disk_segment_doom(disk, plan->segment);
     pthread_mutex_unlock(&disk->lock);

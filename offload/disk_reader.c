@@ -4,7 +4,8 @@
  * the order in which they were asked for: one preadv into as many buffers. What was read must be the table's record, to the
  * checksum of the payload, before anybody sees it.
  *
- * A file that cannot be opened, twice in a row, is gone: all its records are lost.
+ * A file that is not there any more takes all its records along. One that cannot be opened now (too many open files, rights)
+ * keeps them: the gets end with BUSY.
  */
 #include <string.h>
 
@@ -127,10 +128,9 @@ static void run_read_file(const qr_disk *disk, qr_disk_io *io, const qr_segment_
 static void run_read(const qr_disk *disk, qr_disk_io *io, read_run *run) {
     qr_segment_file file;
     quire_status status = qr_segment_file_open(io, &run->header, false, &file, NULL);
-    if (status != QUIRE_OK) status = qr_segment_file_open(io, &run->header, false, &file, NULL);
-    run->gone = status != QUIRE_OK;
-    set_status(run, QUIRE_IO);
-    if (run->gone) return;
+    run->gone = status == QUIRE_NOT_FOUND;
+    set_status(run, run->gone ? QUIRE_IO : QUIRE_BUSY);
+    if (status != QUIRE_OK) return;
     run_read_file(disk, io, &file, run);
     qr_segment_file_close(io, &file);
 }

@@ -218,7 +218,9 @@ static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *la
     uint32_t count = members_gather(disk, from), carried = 0;
     *lasting = true;
     members_judge(disk, from, count);
-    if (qr_segment_file_open(&writer->io, &header, false, &file, NULL) != QUIRE_OK) return 0;
+    quire_status status = qr_segment_file_open(&writer->io, &header, false, &file, NULL);
+    *lasting = status == QUIRE_OK || status == QUIRE_NOT_FOUND; /* what cannot be opened now is not thrown away for it */
+    if (status != QUIRE_OK) return 0;
     for (uint32_t i = 0; i < count && carried < allowance; i++) {
         if (!writer->members[i].wanted) continue;
         qr_disk_writer_yield(disk);

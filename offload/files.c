@@ -28,6 +28,18 @@ static quire_status fail_path(quire_error *error, const char *path, const char *
     return qr_fail(error, status_of(reason), path, QR_NO_OFFSET, "%s: %s", what, strerror_r(reason, text, sizeof text));
 }
 
+/* Nothing is there, or something that is no file: a folder, a link, a socket. */
+static quire_status open_status_of(int reason) {
+    bool none = reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == EISDIR || reason == ENXIO;
+    return none ? QUIRE_NOT_FOUND : status_of(reason);
+}
+
+static quire_status fail_open(quire_error *error, const char *path, int reason) {
+    char text[128];
+    return qr_fail(error, open_status_of(reason), path, QR_NO_OFFSET, "cannot be opened: %s",
+                   strerror_r(reason, text, sizeof text));
+}
+
 /* The path that a descriptor was opened with; the kernel knows it, so nobody has to carry it along. */
 static void path_of(int fd, char *path, size_t capacity) {
     char link[64];
@@ -84,10 +96,10 @@ static quire_status system_open(qr_files *files, const char *path, qr_file_mode 
     struct stat about;
     int fd = open_again(path, flags_of(mode) | (direct ? O_DIRECT : 0));
     if (fd < 0 && direct && errno == EINVAL) fd = open_ordinary(path, mode);
-    if (fd < 0) return fail_path(error, path, "cannot be opened", errno);
+    if (fd < 0) return fail_open(error, path, errno);
     if (fstat(fd, &about) || !S_ISREG(about.st_mode)) {
         (void)close(fd);
-        return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "not a regular file");
+        return qr_fail(error, QUIRE_NOT_FOUND, path, QR_NO_OFFSET, "not a regular file");
     }
     *out = fd;
     return QUIRE_OK;

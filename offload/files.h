@@ -28,7 +28,8 @@ typedef struct qr_files_space {
 
 typedef struct qr_files_ops {
     /* direct: past the page cache where the file system can (buffers, sizes and offsets are multiples of 4 KiB); where it
-     * cannot the file is opened without. Never follows a link as last component. */
+     * cannot the file is opened without. Never follows a link as last component. NOT_FOUND: nothing is there, or no regular
+     * file; any other failure says nothing about the file (too many open ones, rights, a bad disk). */
     quire_status (*open)(qr_files *files, const char *path, qr_file_mode mode, bool direct, int *fd, quire_error *error);
     void (*close)(qr_files *files, int fd);
     quire_status (*size)(qr_files *files, int fd, uint64_t *size_bytes, quire_error *error);

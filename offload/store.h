@@ -64,7 +64,8 @@ const char *qr_store_refusal_name(qr_store_refusal refusal);
 typedef enum qr_store_event_kind {
     QR_STORE_PUT_DONE, /* status OK: published. Else the record is gone already (IO, NO_SPACE; NOT_FOUND: its parent went) */
     QR_STORE_GET_DONE, /* status OK: payload is valid and proved. IO, DAMAGED: the owner drops the record; NOT_FOUND: it was
-                          dropped meanwhile. payload is NULL then */
+                          dropped meanwhile; BUSY: it cannot be read now (too many open files), and stays. payload is NULL
+                          then */
     QR_STORE_LOST,     /* its space was needed (or its file is gone): the record is gone already */
     QR_STORE_SEALED,   /* everything put before qr_store_seal is on stable storage; status */
 } qr_store_event_kind;

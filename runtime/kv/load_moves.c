@@ -212,7 +212,8 @@ static void read_arrived(quire_kv *kv, const kv_read *read, void *payload) {
 /* It cannot be had: whoever stored it has lost it. */
 static void read_failed(quire_kv *kv, const kv_read *read, const qr_store_event *event) {
     kv_tiers *tiers = &kv->tiers;
-    if (event->status != QUIRE_NOT_FOUND) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
+    if (event->status == QUIRE_IO || event->status == QUIRE_DAMAGED)
+        qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
     if (load_waits(kv, read->row, read->place, read->serial) &&
         kv_place_state(*kv_load_place(tiers, read->row, read->place)) == KV_PLACE_READING)
         qr_kv_load_fail(kv, read->row, read->place);

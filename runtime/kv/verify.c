@@ -141,7 +141,8 @@ void qr_kv_verify_read(quire_kv *kv, uint32_t place, const qr_store_event *event
     job->payload = event->payload;
     job->state = KV_VERIFY_READY;
     if (event->status == QUIRE_OK) return;
-    if (event->status != QUIRE_NOT_FOUND) qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
+    if (event->status == QUIRE_IO || event->status == QUIRE_DAMAGED)
+        qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
     verify_release(kv, job);
 }
 

@@ -103,6 +103,11 @@ static void on_get_done(store_model *m, const qr_store_event *event) {
         m->coverage.get_gone++;
         return;
     }
+    if (event->status == QUIRE_BUSY) { /* its file could not be opened; it stays */
+        MODEL_ASSERT(m, m->options.faults || is_over(m));
+        m->coverage.get_failed++;
+        return;
+    }
     MODEL_ASSERT(m, event->status == QUIRE_IO || event->status == QUIRE_DAMAGED);
     MODEL_ASSERT(m, record->state != RECORD_LIVE || m->options.faults || is_over(m));
     m->coverage.get_failed++;

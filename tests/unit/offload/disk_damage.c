@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,6 +164,24 @@ Test(offload_disk_damage, a_file_that_goes_while_it_is_indexed_loses_its_records
     rig_put(&rig, 50, QR_RECORD_NONE, 1);
     rig_settle(&rig);
     cr_assert_eq(rig.last_put, QUIRE_OK);
+    rig_deinit(&rig);
+}
+
+/* As when a server has as many connections as descriptors: nothing is wrong with the files. */
+Test(offload_disk_damage, too_many_open_files_cost_no_record) {
+    disk_rig rig;
+    struct rlimit before, none;
+    rig_init(&rig, 1u << 20);
+    rig_open(&rig);
+    qr_record_id record = rig_put(&rig, 1, QR_RECORD_NONE, 1);
+    cr_assert_eq(rig_seal(&rig), QUIRE_OK);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int i = 0; i < 3; i++) cr_assert_eq(rig_get(&rig, record), QUIRE_BUSY);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(rig_get(&rig, record), QUIRE_OK);
+    cr_assert_eq(rig.lost_count, 0);
     rig_deinit(&rig);
 }
 

@@ -76,7 +76,7 @@ Test(offload_files, only_a_regular_file_is_opened) {
     for (size_t i = 0; i < 4; i++)
         for (int mode = QR_FILE_READ; mode <= QR_FILE_READ_WRITE; mode++) {
             fd = 7;
-            cr_assert_eq(open_file(at(names[i]), (qr_file_mode)mode, false, &fd, &error), QUIRE_IO, "%s", names[i]);
+            cr_assert_eq(open_file(at(names[i]), (qr_file_mode)mode, false, &fd, &error), QUIRE_NOT_FOUND, "%s", names[i]);
             cr_assert_eq(fd, -1);
             cr_assert_not_null(strstr(error.source, names[i]));
             cr_assert_gt(strlen(error.text), 5);
@@ -203,7 +203,7 @@ Test(offload_files, files_are_renamed_removed_and_made_to_last) {
     files->ops->close(files, fd);
     cr_assert_eq(files->ops->rename(files, at("a"), at("b"), NULL), QUIRE_OK);
     cr_assert_eq(files->ops->sync_folder(files, folder, NULL), QUIRE_OK);
-    cr_assert_eq(open_file(at("a"), QR_FILE_READ, false, &other, NULL), QUIRE_IO);
+    cr_assert_eq(open_file(at("a"), QR_FILE_READ, false, &other, NULL), QUIRE_NOT_FOUND);
     cr_assert_eq(files->ops->remove(files, at("b"), NULL), QUIRE_OK);
     cr_assert_eq(files->ops->remove(files, at("b"), &error), QUIRE_NOT_FOUND);
     cr_assert_eq(files->ops->rename(files, at("a"), at("b"), &error), QUIRE_IO);
