@@ -135,8 +135,10 @@ Test(offload_disk_foreign, it_is_not_done_before_the_disk_has_done_it) {
         faulty_files_set(files, &f);
         forget(&rig, "secret-key");
         faulty_counts counts = {0};
-        while (counts.failures < 20) faulty_files_get_counts(files, &counts);
-        cr_assert_geq(rig.store->ops->erasing(rig.store), 1, "%s", lists[i]);
+        while (counts.failures < 20) {
+            cr_assert_geq(rig.store->ops->erasing(rig.store), 1, "%s", lists[i]);
+            faulty_files_get_counts(files, &counts);
+        }
         faulty_files_set(files, &none);
         rig_settle(&rig);
         cr_assert_eq(rig.store->ops->erasing(rig.store), 0);
