@@ -360,6 +360,13 @@ static bool disk_busy(const qr_store *store) {
     return busy;
 }
 
+/* The first segment of a row goes when one is begun that is one too many, or the next is near; it may be part-filled. */
+static uint32_t disk_lasting_max(const qr_disk *disk) {
+    uint64_t segments = (disk->config.cap_bytes - QR_DISK_FOLDER_BYTES) / disk->sizes.segment_bytes;
+    uint64_t records = (segments - 2) * disk->sizes.shape.slot_count;
+    return records < UINT32_MAX ? (uint32_t)records : UINT32_MAX;
+}
+
 static void disk_stats(const qr_store *store, qr_store_stats *stats) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
@@ -368,6 +375,7 @@ static void disk_stats(const qr_store *store, qr_store_stats *stats) {
     stats->record_bytes = disk->sizes.record_bytes;
     stats->payload_bytes = disk->config.payload_bytes;
     stats->record_max = disk->sizes.record_max;
+    stats->lasting_max = disk_lasting_max(disk);
     stats->reads_queued = disk->gets_queued_count + disk->gets_reading_count;
     stats->writes_queued = (uint32_t)(disk->puts_submitted - disk->puts_finished);
     stats->budget_bytes = disk->config.day_budget_bytes;

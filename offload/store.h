@@ -90,8 +90,10 @@ typedef struct qr_store_stats {
     uint64_t payload_bytes;
     uint32_t record_count, record_max;
     uint32_t segment_count, foreign_segment_count; /* foreign: of another fingerprint */
-    uint32_t reads_queued, writes_queued;          /* now, those under way included */
-    uint64_t put_total, put_bytes_total;           /* published payloads */
+    uint32_t lasting_max; /* records that can be put in a row, those carried along meanwhile included, before the first of them
+                             may make room for the last; 0: no such limit */
+    uint32_t reads_queued, writes_queued; /* now, those under way included */
+    uint64_t put_total, put_bytes_total;  /* published payloads */
     uint64_t get_total, get_bytes_total;
     uint64_t device_written_bytes_total; /* headers, footers, copies forward and all: amplification = this / put bytes */
     uint64_t device_read_bytes_total;

@@ -146,11 +146,12 @@ QUIRE_API void quire_engine_stop_choice(quire_engine *engine, uint64_t request_i
 /* Takes up to max events. Never blocks. */
 QUIRE_API size_t quire_engine_poll(quire_engine *engine, quire_event *events, size_t max);
 
-/* Forgets cached KV of one namespace (or all, key NULL); done at the next step. */
+/* Forgets cached KV of one namespace (or all, key NULL); done at the next step. Requests submitted before and not over yet,
+ * also waiting and paused ones, go on and leave nothing in the cache: their text was given before this was said. */
 QUIRE_API void quire_engine_forget(quire_engine *engine, const void *namespace_key, size_t namespace_bytes);
 
-/* Begins to write everything cached that is not on disk yet, hottest first; stats.flush_left falls to 0. stop_flush gives up
- * what is left. */
+/* Begins to write everything cached that is not on disk yet, hottest first; stats.flush_left falls to 0, and stats.tiers then
+ * says what could not be written (flush_refused, flush_failed). stop_flush gives up what is left. */
 QUIRE_API void quire_engine_flush(quire_engine *engine);
 QUIRE_API void quire_engine_stop_flush(quire_engine *engine);
 

@@ -58,6 +58,8 @@ typedef struct quire_kv_tiers {
     void *wake_context;
 } quire_kv_tiers;
 
+enum { QUIRE_KV_DISK_NAMESPACES = 8192 };
+
 typedef struct quire_kv_config {
     uint32_t block_tokens; /* >= 1; kernels want 16, 32, 64 or 128 */
     uint32_t group_count;  /* 1 .. QUIRE_KV_GROUPS_MAX */
@@ -65,7 +67,7 @@ typedef struct quire_kv_config {
     uint32_t block_count;         /* blocks of each group's pool */
     uint32_t max_sequences;       /* live sequences at once */
     uint32_t max_sequence_tokens; /* tokens of one sequence at most */
-    uint32_t max_namespaces;      /* 0 = 1,024; with a disk tier, which remembers many, 8,192 */
+    uint32_t max_namespaces;      /* 0 = 1,024; with a disk tier, which remembers many, QUIRE_KV_DISK_NAMESPACES */
     quire_kv_policy policy;
     quire_kv_storage storage;
     bool cache_disabled; /* nothing is ever matched or kept */
@@ -169,6 +171,10 @@ QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_truncate(quire_kv *kv, quir
 
 /* Returns every block exactly once. NOT_FOUND for an id that is not live; nothing changes then. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq);
+/* As if the namespace of this fresh sequence were forgotten now: until it is closed its blocks never enter the tree and, with
+ * wipe, are overwritten when they become free. For text that was given before quire_kv_forget_... . INVALID once it has blocks.
+ */
+QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_forget(quire_kv *kv, quire_seq_id seq, bool wipe);
 
 typedef struct quire_kv_seq_info {
     quire_namespace_id ns;
@@ -216,7 +222,8 @@ typedef struct quire_kv_load_state {
     uint32_t coming_tokens; /* on their way */
     uint64_t coming_us;     /* until those have arrived, by measured bandwidth; UINT64_MAX: nothing measured */
     uint32_t host_tokens, disk_tokens; /* taken so far */
-    bool failed;                       /* a record did not prove itself, or could not be read: the rest must be computed */
+    bool failed;                       /* not all of it can be had any more: the rest must be computed */
+    quire_kv_miss cause;               /* why then: DAMAGED, or EVICTED when it was dropped or forgotten meanwhile */
 } quire_kv_load_state;
 QUIRE_API void quire_kv_load_get_state(const quire_kv *kv, quire_seq_id seq, quire_kv_load_state *state);
 /* The owner computes up to token_count next (at most front_tokens): what lies before is not loaded into any more. Until it is
@@ -242,7 +249,8 @@ QUIRE_API uint64_t quire_kv_poll_after_us(const quire_kv *kv);
 QUIRE_API void quire_kv_set_idle(quire_kv *kv, bool idle);
 
 /* Writes everything resident that is not on disk yet, hottest first; poll until flush_left is 0, or stop early. What is refused
- * (QUIRE_KV_REFUSED_) is not left: it is counted there and stays in memory only. */
+ * (QUIRE_KV_REFUSED_) is not left to be written; when the flush ends quire_kv_tiers_stats says how much of what was cached is
+ * not on disk, for whatever reason. A flush writes no more than fits: it makes no room by throwing out what it wrote itself. */
 QUIRE_API void quire_kv_flush_begin(quire_kv *kv);
 QUIRE_API uint32_t quire_kv_flush_left(const quire_kv *kv);
 QUIRE_API void quire_kv_flush_end(quire_kv *kv);
@@ -296,6 +304,10 @@ typedef struct quire_kv_tiers_stats {
     uint64_t erased_blocks_total;
     /* Of the last create: how the index came back. */
     uint64_t index_records, index_bytes, index_reads, index_us;
+    /* Of the latest flush. When it has ended: blocks that are cached and, refused or lost again, not on disk; what was listed
+     * since it began does not count. Failed: it has not ended by itself, or what is there may not last. */
+    uint32_t flush_refused;
+    bool flush_failed;
 } quire_kv_tiers_stats;
 QUIRE_API void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats);
 
@@ -387,10 +399,11 @@ QUIRE_API uint32_t quire_kv_pin(quire_kv *kv, quire_namespace_id ns, const quire
 QUIRE_API uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks);
 /* Forgets what is cached in one namespace, or in all, in every tier; with wipe, bytes on disk are erased too, as soon as the
  * disk can (quire_kv_erasing). Blocks in use are forgotten as soon as their users end, and are
- * never matched again. Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
+ * never matched again; nothing that a sequence open now holds or will hold enters the tree, also when it has no token yet.
+ * Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
 QUIRE_API uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe);
-/* The same by its key, which need not be a namespace's now: with wipe, a disk folder is also rid of what other models left there
- * under this key, and of all they left when everything is forgotten. */
+/* The same by its key, which need not be a namespace's now: with wipe, a disk folder is also rid of what other models left
+ * there under this key, and of all they left when everything is forgotten. */
 QUIRE_API uint32_t quire_kv_forget_key(quire_kv *kv, const void *key, size_t key_bytes, bool wipe);
 QUIRE_API uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe);
 

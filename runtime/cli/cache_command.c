@@ -60,9 +60,9 @@ static int run_stat(const cache_args *args, quire_error *error) {
 
 static int run_flush(const cache_args *args, quire_error *error) {
     qr_cache_daemon daemon = daemon_of(args);
-    uint64_t left = 0;
-    if (qr_cache_daemon_flush(&daemon, &left, error) != QUIRE_OK) return fail(error);
-    return left ? EXIT_LEFT : 0;
+    bool flushed = false;
+    if (qr_cache_daemon_flush(&daemon, &flushed, error) != QUIRE_OK) return fail(error);
+    return flushed ? 0 : EXIT_LEFT;
 }
 
 static int clear_folder(const cache_args *args, quire_error *error) {

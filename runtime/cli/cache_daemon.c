@@ -94,15 +94,17 @@ quire_status qr_cache_daemon_stat(const qr_cache_daemon *daemon, quire_error *er
 
 /* ---- flush and clear ---- */
 
-quire_status qr_cache_daemon_flush(const qr_cache_daemon *daemon, uint64_t *left, quire_error *error) {
+quire_status qr_cache_daemon_flush(const qr_cache_daemon *daemon, bool *flushed, quire_error *error) {
     json_t *reply;
     quire_status status = ask(daemon, "POST", "/v1/kv/flush", with_timeout(daemon, json_object()), &reply, error);
     if (status != QUIRE_OK) return status;
-    *left = (uint64_t)number(reply, "blocks_left");
+    *flushed = json_is_true(json_object_get(reply, "flushed"));
+    json_int_t left = number(reply, "blocks_left");
     if (daemon->json) print_reply(reply);
     else
-        printf("%" JSON_INTEGER_FORMAT " blocks written in %.2f s, %" PRIu64 " left\n", number(reply, "written_blocks"),
-               json_number_value(json_object_get(reply, "seconds")), *left);
+        printf("%" JSON_INTEGER_FORMAT " blocks written in %.2f s, %" JSON_INTEGER_FORMAT " left%s\n",
+               number(reply, "written_blocks"), json_number_value(json_object_get(reply, "seconds")), left,
+               *flushed || left ? "" : "; what was written may not last");
     json_decref(reply);
     return QUIRE_OK;
 }

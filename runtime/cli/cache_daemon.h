@@ -16,8 +16,8 @@ typedef struct qr_cache_daemon {
 } qr_cache_daemon;
 
 QUIRE_MUST_CHECK quire_status qr_cache_daemon_stat(const qr_cache_daemon *daemon, quire_error *error);
-/* *left: blocks that were not written, or not erased, in time. */
-QUIRE_MUST_CHECK quire_status qr_cache_daemon_flush(const qr_cache_daemon *daemon, uint64_t *left, quire_error *error);
+/* *flushed: all of it is on disk and lasts. *left: blocks that were not erased in time. */
+QUIRE_MUST_CHECK quire_status qr_cache_daemon_flush(const qr_cache_daemon *daemon, bool *flushed, quire_error *error);
 /* salt NULL: everything. */
 QUIRE_MUST_CHECK quire_status qr_cache_daemon_clear(const qr_cache_daemon *daemon, const char *salt, uint64_t *left,
                                                     quire_error *error);

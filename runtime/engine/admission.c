@@ -41,7 +41,8 @@ static uint32_t common_prefix(const qr_choice *a, uint32_t a_count, const qr_cho
 static bool may_wait_for(const qr_choice *c, const qr_choice *other) {
     bool computes =
         other->state == QR_CHOICE_RUNNING && (qr_choice_generated(other) == 0 || other->computed + 1 < other->known);
-    return computes && !other->pause_wanted && other->job->ns == c->job->ns &&
+    bool enters = !other->job->forgotten; /* what it computes will be there for others */
+    return computes && enters && !other->pause_wanted && other->job->ns == c->job->ns &&
            other->job->request.priority <= c->job->request.priority;
 }
 
@@ -111,7 +112,8 @@ static uint32_t headroom_blocks(const qr_scheduler *s, const qr_choice *c) {
 static quire_status sequence_start(qr_scheduler *s, qr_choice *c, quire_kv_match *match) {
     quire_status status = quire_kv_seq_open(s->kv, c->job->ns, &c->seq);
     if (status != QUIRE_OK) return status;
-    status = quire_kv_seq_attach(s->kv, c->seq, c->tokens, c->known, attach_limit(c), match);
+    if (c->job->forgotten) status = quire_kv_seq_forget(s->kv, c->seq, true);
+    if (status == QUIRE_OK) status = quire_kv_seq_attach(s->kv, c->seq, c->tokens, c->known, attach_limit(c), match);
     if (status == QUIRE_OK) status = quire_kv_seq_reserve(s->kv, c->seq, c->known);
     if (status == QUIRE_OK && blocks_available(s) < headroom_blocks(s, c)) status = QUIRE_NO_BLOCKS;
     if (status == QUIRE_OK) return status;

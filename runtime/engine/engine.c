@@ -162,6 +162,7 @@ quire_status quire_engine_submit(quire_engine *engine, const quire_request *requ
     qr_job *job = qr_job_create(request, engine->capacity_tokens);
     if (!job) return qr_fail(error, QUIRE_NO_MEMORY, "engine", QR_NO_OFFSET, "no memory for the request");
     job->submitted_us = qr_clock_us();
+    job->forgets_before = engine->forgets_asked;
     qr_list_push_front(&engine->jobs, &job->owner_node);
     engine->job_count++;
     atomic_fetch_add(&engine->queued, 1);

@@ -35,7 +35,7 @@ typedef struct qr_engine_parts {
     void (*wake)(void *context);
     void *wake_context;
     uint64_t kv_bytes_per_token, weight_bytes, work_bytes, total_bytes; /* for the statistics */
-    uint64_t (*saturated)(const qr_backend *backend);      /* may be NULL */
+    uint64_t (*saturated)(const qr_backend *backend);                   /* may be NULL */
     const char *cpu_path;
     uint64_t numerics_fingerprint;
     qr_mailbox *inbox; /* of qr_engine_inbox_create, when something wakes the engine by it; else NULL */
@@ -105,6 +105,7 @@ struct quire_engine {
 
     /* Thread. */
     uint64_t forgets_done; /* the highest number carried out */
+    uint64_t forgot_all;   /* the number of the latest that forgot everything: it may overtake requests in the inbox */
     uint64_t flushes_begun, flushes_ended;
     uint64_t events_sent;
     quire_engine_stats stats; /* scratch of publish */

@@ -64,6 +64,7 @@ static void forget_is_done(quire_engine *engine, uint64_t number) {
 
 static void forget(quire_engine *engine, const qr_forget *what) {
     (void)quire_kv_forget_key(engine->parts.kv, what->key, what->key_bytes, true);
+    qr_scheduler_forget(engine->scheduler, what->key, what->key_bytes, what->number);
     forget_is_done(engine, what->number);
 }
 
@@ -74,6 +75,7 @@ static void take_message(quire_engine *engine, const qr_engine_message *message)
         return;
     }
     qr_job *job = message->object;
+    job->forgotten = job->forgets_before < engine->forgot_all;
     /* The owner counts what is queued, so the scheduler always has room. */
     quire_status status = qr_scheduler_add(engine->scheduler, job, job->submitted_us);
     QR_ASSERT(status == QUIRE_OK);
@@ -93,6 +95,8 @@ static bool take_messages(quire_engine *engine) {
     uint64_t number = atomic_exchange(&engine->forget_all, 0);
     if (number) {
         quire_kv_forget_all(engine->parts.kv, true);
+        qr_scheduler_forget(engine->scheduler, NULL, 0, number);
+        engine->forgot_all = number;
         forget_is_done(engine, number);
         any = true; /* an idle engine must still say so */
     }

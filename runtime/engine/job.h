@@ -71,9 +71,11 @@ struct qr_job {
     _Atomic uint64_t stop_wanted; /* one bit per choice */
     quire_request request;        /* pointers lead into the job's own memory */
     uint64_t arrival;             /* rising with age; unique, never 0 */
+    uint64_t forgets_before;      /* calls of quire_engine_forget before it was submitted */
     uint64_t submitted_us, started_us, first_row_us /* or the begin of its load */, deadline_us;
     quire_namespace_id ns;
     bool has_namespace;
+    bool forgotten; /* its namespace was, under it: no sequence of it enters the cache any more */
     bool started;
     bool forked;  /* every choice stands on its own; true from the start when there is one */
     bool done;    /* DONE is out */

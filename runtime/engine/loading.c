@@ -247,7 +247,7 @@ static void load_abandon(qr_scheduler *s, qr_choice *c, quire_kv_load_state *sta
 
 static void load_is_over(qr_choice *c, const quire_kv_load_state *state) {
     c->loads = false;
-    if (c->load_counts && state->failed) c->job->match.miss = QUIRE_KV_MISS_DAMAGED;
+    if (c->load_counts && state->failed) c->job->match.miss = state->cause;
 }
 
 static void load_advance(qr_scheduler *s, const company *beside, qr_choice *c, uint64_t now_us) {

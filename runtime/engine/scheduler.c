@@ -177,6 +177,18 @@ void qr_scheduler_cancel(qr_scheduler *s, uint64_t request_id, uint64_t now_us) 
     if (job) qr_job_end(s, job, QUIRE_FINISH_CANCELLED, QUIRE_OK, now_us);
 }
 
+static bool job_is_of(const qr_job *job, const void *key, size_t key_bytes) {
+    return !key || (job->request.namespace_bytes == key_bytes &&
+                    (key_bytes == 0 || memcmp(job->request.namespace_key, key, key_bytes) == 0));
+}
+
+void qr_scheduler_forget(qr_scheduler *s, const void *namespace_key, size_t namespace_bytes, uint64_t number) {
+    QR_LIST_EACH (node, &s->live) {
+        qr_job *job = QR_LIST_ENTRY(node, qr_job, node);
+        if (job->forgets_before < number && job_is_of(job, namespace_key, namespace_bytes)) job->forgotten = true;
+    }
+}
+
 static void stop_choice(qr_scheduler *s, qr_job *job, uint32_t choice, uint64_t now_us) {
     if (job->choices[choice].state == QR_CHOICE_ENDED) return;
     if (job->forked) {

@@ -61,6 +61,9 @@ void qr_job_destroy(qr_job *job);
 QUIRE_MUST_CHECK quire_status qr_scheduler_add(qr_scheduler *scheduler, qr_job *job, uint64_t now_us);
 qr_job *qr_scheduler_take_ended(qr_scheduler *scheduler);
 void qr_scheduler_cancel(qr_scheduler *scheduler, uint64_t request_id, uint64_t now_us);
+/* What jobs submitted before this forget (job.h, forgets_before < number) compute from now on is not cached, whatever state
+ * they are in. The KV manager knows only the sequences that are open now; key NULL: all jobs. */
+void qr_scheduler_forget(qr_scheduler *scheduler, const void *namespace_key, size_t namespace_bytes, uint64_t number);
 void qr_scheduler_stop_choice(qr_scheduler *scheduler, uint64_t request_id, uint32_t choice, uint64_t now_us);
 /* Cancels the jobs and ends the choices whose owner asked for it by their flags (job.h), at most QR_OBEYED_PER_CALL jobs.
  * True: there may be more. */

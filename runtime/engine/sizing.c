@@ -71,12 +71,18 @@ static quire_status resolve_plain(const quire_model_info *info, quire_engine_con
 
 /* ---- layout ---- */
 
+/* A disk remembers more than memory does: what its records belong to must have a place. */
+static uint32_t namespaces_of(const quire_engine_config *c, bool disk) {
+    uint32_t count = c->max_waiting + c->max_sequences + IDLE_NAMESPACES;
+    return disk && count < QUIRE_KV_DISK_NAMESPACES ? QUIRE_KV_DISK_NAMESPACES : count;
+}
+
 static quire_kv_config kv_config(const quire_model *model, const quire_engine_config *c) {
     quire_kv_config kv = {.block_tokens = c->block_tokens,
                           .block_count = c->kv_block_count,
                           .max_sequences = c->max_sequences,
                           .max_sequence_tokens = c->context_tokens,
-                          .max_namespaces = c->max_waiting + c->max_sequences + IDLE_NAMESPACES,
+                          .max_namespaces = namespaces_of(c, c->disk_cache_path != NULL),
                           .policy = c->policy,
                           .storage = QUIRE_KV_STORAGE_HOST,
                           .cache_disabled = c->cache_disabled,
@@ -148,14 +154,15 @@ static uint64_t kv_bytes_of(quire_kv_config kv, uint32_t block_count) {
 }
 
 /* The pool alone, with its bookkeeping. */
-static quire_kv_config without_tiers(quire_kv_config kv) {
+static quire_kv_config without_tiers(quire_kv_config kv, const quire_engine_config *c) {
     kv.tiers = (quire_kv_tiers){0};
+    kv.max_namespaces = namespaces_of(c, false);
     return kv;
 }
 
 /* What the lower tiers add, in host memory. */
-static uint64_t tiers_bytes_of(const quire_kv_config *kv, uint32_t block_count) {
-    uint64_t with = kv_bytes_of(*kv, block_count), alone = kv_bytes_of(without_tiers(*kv), block_count);
+static uint64_t tiers_bytes_of(const quire_kv_config *kv, const quire_engine_config *c, uint32_t block_count) {
+    uint64_t with = kv_bytes_of(*kv, block_count), alone = kv_bytes_of(without_tiers(*kv, c), block_count);
     return with > alone ? with - alone : 0;
 }
 
@@ -187,9 +194,9 @@ static quire_status resolve_blocks(const quire_model *model, quire_engine_config
     const quire_model_info *info = quire_model_get_info(model);
     if (c->kv_block_count) return QUIRE_OK;
     uint64_t work = work_bytes(model, c);
-    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers);
+    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers, c);
     uint32_t needed = (uint32_t)qr_div_up(c->context_tokens, c->block_tokens);
-    uint64_t tiers = tiers_bytes_of(&with_tiers, needed);
+    uint64_t tiers = tiers_bytes_of(&with_tiers, c, needed);
     uint64_t budget = kv_budget(info, c, memory_bytes, info->weight_bytes + work + tiers);
     uint32_t blocks = blocks_in(&kv, budget);
     if (blocks < needed) {
@@ -206,7 +213,7 @@ static quire_status resolve_blocks(const quire_model *model, quire_engine_config
 }
 
 static void fill_sizing(const quire_model *model, const quire_engine_config *c, qr_sizing *s) {
-    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers);
+    quire_kv_config with_tiers = kv_config(model, c), kv = without_tiers(with_tiers, c);
     memset(s, 0, sizeof *s);
     s->weight_bytes = quire_model_get_info(model)->weight_bytes;
     s->kv_token_bytes = quire_kv_token_bytes(&kv);
@@ -214,7 +221,7 @@ static void fill_sizing(const quire_model *model, const quire_engine_config *c, 
     s->kv_pool_bytes = s->kv_block_bytes * kv.block_count;
     uint64_t kv_bytes = quire_kv_memory_bytes(&kv);
     s->kv_bookkeeping_bytes = kv_bytes > s->kv_pool_bytes ? kv_bytes - s->kv_pool_bytes : 0;
-    s->tiers_bytes = tiers_bytes_of(&with_tiers, kv.block_count);
+    s->tiers_bytes = tiers_bytes_of(&with_tiers, c, kv.block_count);
     s->work_bytes = work_bytes(model, c);
     s->total_bytes = s->weight_bytes + s->kv_pool_bytes + s->kv_bookkeeping_bytes + s->tiers_bytes + s->work_bytes;
     s->block_tokens = c->block_tokens;

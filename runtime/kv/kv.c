@@ -245,7 +245,9 @@ static bool kv_namespace_idle(void *owner, quire_namespace_id id) {
 
 /* Takes an unused namespace out of use; what is cached or stored of it and its ghosts go with it. */
 static void kv_namespace_drop(quire_kv *kv, quire_namespace_id id) {
+    uint64_t dropped = kv->tiers.dropped_count;
     kv->counters.evicted_blocks += quire_kv_forget_namespace(kv, id, false);
+    kv->tiers.counters[QUIRE_KV_TIER_DISK].evicted_blocks += kv->tiers.dropped_count - dropped;
     qr_namespaces_remove(&kv->namespaces, id);
 }
 

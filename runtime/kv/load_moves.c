@@ -43,13 +43,14 @@ void qr_kv_load_finish(quire_kv *kv, uint32_t row) {
     if (l->abandoned || l->asked <= floor || l->end <= floor) qr_kv_load_end(kv, row);
 }
 
-void qr_kv_load_fail(quire_kv *kv, uint32_t row, uint32_t place) {
+void qr_kv_load_fail(quire_kv *kv, uint32_t row, uint32_t place, quire_kv_miss cause) {
     kv_load *l = load_of(kv, row);
     for (uint32_t at = place; at < l->end; at++) {
         uint8_t state = kv_place_state(*kv_load_place(&kv->tiers, row, at));
         if (state == KV_PLACE_COPYING) qr_kv_load_set_place(kv, row, at, KV_PLACE_DROPPING);
         else if (state != KV_PLACE_DROPPING) qr_kv_load_set_place(kv, row, at, KV_PLACE_NONE);
     }
+    if (!l->failed || cause == QUIRE_KV_MISS_DAMAGED) l->cause = cause;
     l->failed = true;
     if (l->end > place) l->end = place;
     if (l->asked > place) l->asked = place;
@@ -73,13 +74,22 @@ kv_read *qr_kv_read_begin(quire_kv *kv, uint64_t *tag) {
     return NULL;
 }
 
-static void read_end(quire_kv *kv, kv_read *read, bool ok) {
+static void read_end(quire_kv *kv, kv_read *read) {
     read->used = false;
     kv->tiers.read_count--;
-    qr_rate_end(&kv->tiers.rates[QUIRE_KV_TIER_DISK], ok ? kv->tiers.rate_bytes : 0, qr_kv_now_us(kv));
 }
 
-void qr_kv_read_cancel(quire_kv *kv, kv_read *read) { read_end(kv, read, false); }
+void qr_kv_read_cancel(quire_kv *kv, kv_read *read) {
+    read_end(kv, read);
+    qr_rate_end(&kv->tiers.rates[QUIRE_KV_TIER_DISK], 0, qr_kv_now_us(kv));
+}
+
+/* What does not prove itself was read all the same: its bytes took their time as any other's. */
+static void read_learn(quire_kv *kv, quire_status status) {
+    qr_rate *rate = &kv->tiers.rates[QUIRE_KV_TIER_DISK];
+    if (status == QUIRE_OK || status == QUIRE_DAMAGED) qr_rate_end(rate, kv->tiers.rate_bytes, qr_kv_now_us(kv));
+    else qr_rate_fail(rate, qr_kv_now_us(kv));
+}
 
 static kv_transfer load_transfer(const quire_kv *kv, kv_transfer_kind kind, uint32_t row, uint32_t place) {
     kv_transfer t = {.kind = kind,
@@ -190,7 +200,7 @@ void qr_kv_load_copied(quire_kv *kv, const kv_transfer *t) {
         qr_kv_load_finish(kv, t->row);
     } else if (state == KV_PLACE_COPYING) {
         qr_kv_load_set_place(kv, t->row, t->place, KV_PLACE_ARRIVED | (mark & KV_PLACE_HOST));
-        if (t->failed) qr_kv_load_fail(kv, t->row, t->place);
+        if (t->failed) qr_kv_load_fail(kv, t->row, t->place, QUIRE_KV_MISS_DAMAGED);
     }
 }
 
@@ -209,6 +219,12 @@ static void read_arrived(quire_kv *kv, const kv_read *read, void *payload) {
     qr_kv_scatter(kv, t, payload);
 }
 
+/* A record that was dropped or forgotten under the load is gone, not damaged; one that cannot be read now stays. */
+static quire_kv_miss read_cause(quire_status status) {
+    if (status == QUIRE_BUSY) return QUIRE_KV_MISS_ABANDONED;
+    return status == QUIRE_IO || status == QUIRE_DAMAGED ? QUIRE_KV_MISS_DAMAGED : QUIRE_KV_MISS_EVICTED;
+}
+
 /* It cannot be had: whoever stored it has lost it. */
 static void read_failed(quire_kv *kv, const kv_read *read, const qr_store_event *event) {
     kv_tiers *tiers = &kv->tiers;
@@ -216,7 +232,7 @@ static void read_failed(quire_kv *kv, const kv_read *read, const qr_store_event 
         qr_kv_lose(kv, event->owner, QR_GHOST_DAMAGED, true, QR_RECORD_NONE);
     if (load_waits(kv, read->row, read->place, read->serial) &&
         kv_place_state(*kv_load_place(tiers, read->row, read->place)) == KV_PLACE_READING)
-        qr_kv_load_fail(kv, read->row, read->place);
+        qr_kv_load_fail(kv, read->row, read->place, read_cause(event->status));
 }
 
 /* What the record says it is must be what the node is: same key, same tokens. Checksums say only that it is what was written.
@@ -245,7 +261,8 @@ void qr_kv_read_done(quire_kv *kv, const qr_store_event *given) {
         read_refuse(kv, &event, QUIRE_DAMAGED);
         tiers->damaged++;
     }
-    read_end(kv, &tiers->reads[event.tag], event.status == QUIRE_OK);
+    read_end(kv, &tiers->reads[event.tag]);
+    read_learn(kv, given->status);
     tiers->changed = true;
     if (read.verify) qr_kv_verify_read(kv, read.row, &event);
     else if (event.status == QUIRE_OK) read_arrived(kv, &read, event.payload);

@@ -187,7 +187,7 @@ void qr_kv_load_drop(quire_kv *kv, uint32_t row) {
     l->verify = false;
     if (!l->active) return;
     load_unlock(kv, row);
-    qr_kv_load_fail(kv, row, l->begin);
+    qr_kv_load_fail(kv, row, l->begin, QUIRE_KV_MISS_EVICTED);
 }
 
 /* ---- how far it is ---- */
@@ -227,6 +227,7 @@ void quire_kv_load_get_state(const quire_kv *kv, quire_seq_id seq, quire_kv_load
     state->host_tokens = l->host_tokens;
     state->disk_tokens = l->disk_tokens;
     state->failed = l->failed;
+    state->cause = l->cause;
     if (!l->active) return;
     uint32_t front = load_front(kv, row);
     state->active = true;
@@ -352,6 +353,8 @@ void qr_kv_loads_heal(quire_kv *kv) {
         if (!l->hurt || !l->locks) continue;
         l->hurt = false;
         uint32_t lost = load_first_lost(kv, row);
-        if (lost < l->end && !l->abandoned) qr_kv_load_fail(kv, row, lost);
+        if (lost == l->end || l->abandoned) continue;
+        bool damaged = qr_tree_cause(&kv->tree, *kv_load_node(&kv->tiers, row, lost)) == QR_GHOST_DAMAGED;
+        qr_kv_load_fail(kv, row, lost, damaged ? QUIRE_KV_MISS_DAMAGED : QUIRE_KV_MISS_EVICTED);
     }
 }

@@ -46,6 +46,12 @@ void qr_rate_end(qr_rate *rate, uint64_t bytes, uint64_t now_us) {
     if (whole && rate->sample_bytes > 0) rate_learn(rate, rate->sample_bytes, now_us);
 }
 
+void qr_rate_fail(qr_rate *rate, uint64_t now_us) {
+    QR_ASSERT(rate->under_way > 0);
+    rate->under_way--;
+    rate_restart(rate, now_us);
+}
+
 void qr_rate_give_up(qr_rate *rate, uint64_t at_most, uint64_t now_us) {
     if (rate->under_way == 0 || now_us <= rate->since_us) return;
     rate_learn(rate, rate->sample_bytes > 0 ? rate->sample_bytes : at_most, now_us);

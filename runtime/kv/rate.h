@@ -35,9 +35,11 @@ typedef struct qr_rate {
     uint32_t under_way; /* transfers */
 } qr_rate;
 
-/* A transfer begins; one ends, with these bytes (0: it failed). */
+/* A transfer begins; one ends, with these bytes (0: it was never under way). */
 void qr_rate_begin(qr_rate *rate, uint64_t now_us);
 void qr_rate_end(qr_rate *rate, uint64_t bytes, uint64_t now_us);
+/* One failed: how long that took says nothing, so the sample under way is not learnt from. */
+void qr_rate_fail(qr_rate *rate, uint64_t now_us);
 /* Somebody gave up on transfers under way: what came until now counts as it is, and no byte at all as `at_most` bytes. */
 void qr_rate_give_up(qr_rate *rate, uint64_t at_most, uint64_t now_us);
 /* Bytes per second, never 0. */

@@ -33,9 +33,12 @@ static uint32_t restore_found(void *context, const qr_record_info *info, qr_reco
     }
     QR_ASSERT(record < kv->tiers.sizes.record_max && kv->tiers.records[record] == KV_RECORD_NONE);
     uint32_t parent = parent_owner == QR_OWNER_NONE ? restore_namespace(kv, info) : parent_owner;
-    if (parent == KV_INDEX_NONE) return QR_OWNER_NONE;
-    qr_node_id node = qr_tree_insert_stored(&kv->tree, parent, info->tokens, record);
-    if (node == QR_NODE_NONE) return QR_OWNER_NONE;
+    qr_node_id node = QR_NODE_NONE;
+    if (parent != KV_INDEX_NONE) node = qr_tree_insert_stored(&kv->tree, parent, info->tokens, record);
+    if (node == QR_NODE_NONE) {
+        kv->tiers.counters[QUIRE_KV_TIER_DISK].evicted_blocks++;
+        return QR_OWNER_NONE;
+    }
     kv->tiers.records[record] = KV_RECORD_PUBLISHED;
     return node;
 }

@@ -82,7 +82,6 @@ static void sequence_truncate(quire_kv *kv, kv_sequence *sequence, uint32_t toke
         qr_block_table_truncate(&kv->tables[g], &kv->pools[g], sequence_row(kv, sequence), blocks, sequence->wipe);
     while (sequence->node_count > blocks) sequence_unlock_tip(kv, sequence);
     sequence->token_count = token_count;
-    if (token_count == 0) sequence->forgotten = sequence->wipe = false;
 }
 
 quire_status quire_kv_seq_truncate(quire_kv *kv, quire_seq_id seq, uint32_t token_count) {
@@ -108,8 +107,16 @@ quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq) {
     return QUIRE_OK;
 }
 
+quire_status quire_kv_seq_forget(quire_kv *kv, quire_seq_id seq, bool wipe) {
+    kv_sequence *sequence = qr_kv_sequence_find(kv, seq);
+    if (!sequence) return QUIRE_NOT_FOUND;
+    if (sequence_blocks(kv, sequence) > 0) return QUIRE_INVALID;
+    qr_kv_sequence_forget(sequence, wipe);
+    return QUIRE_OK;
+}
+
+/* Also one without a token yet: its owner has the text already. */
 void qr_kv_sequence_forget(kv_sequence *sequence, bool wipe) {
-    if (sequence->token_count == 0) return;
     sequence->forgotten = true;
     sequence->wipe |= wipe;
     sequence->node_count = 0;

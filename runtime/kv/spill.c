@@ -42,6 +42,7 @@ static void record_let_go(quire_kv *kv, uint32_t record) {
     kv_tiers *tiers = &kv->tiers;
     kv_transfer_queue *gathers = &tiers->gathers;
     if (tiers->records[record] != KV_RECORD_BEGUN) {
+        tiers->dropped_count += tiers->records[record] == KV_RECORD_PUBLISHED;
         if (record != tiers->gone_record) tiers->store->ops->drop(tiers->store, record, tiers->erase);
         tiers->records[record] = KV_RECORD_NONE;
         return;

@@ -122,6 +122,7 @@ void qr_kv_tiers_lay_out(quire_kv *kv, const kv_tier_sizes *sizes, qr_arena *are
     tiers->row_capacity = (uint32_t)qr_div_up(kv->token_capacity, kv->config.block_tokens);
     tiers->slots = qr_arena_take(arena, sizes->slot_count, sizeof *tiers->slots);
     tiers->records = qr_arena_take(arena, sizes->record_max, sizeof *tiers->records);
+    tiers->of_flush = qr_arena_take(arena, sizes->record_max, sizeof *tiers->of_flush);
     tiers->loads = qr_arena_take(arena, rows, sizeof *tiers->loads);
     tiers->load_list = qr_arena_take(arena, rows, sizeof *tiers->load_list);
     tiers->load_places = qr_arena_take(arena, (uint64_t)rows * tiers->row_capacity, sizeof *tiers->load_places);
@@ -247,7 +248,7 @@ static void tiers_take_event(quire_kv *kv, const qr_store_event *event) {
     case QR_STORE_GET_DONE: qr_kv_read_done(kv, event); break;
     case QR_STORE_LOST: qr_kv_record_lost(kv, event); break;
     case QR_STORE_SEALED:
-        if (kv->tiers.flush.stage == KV_FLUSH_SEALING) quire_kv_flush_end(kv);
+        qr_kv_flush_sealed(kv, event->status);
         kv->tiers.changed = true;
         break;
     }
@@ -355,7 +356,7 @@ static void stats_disk(const kv_tiers *tiers, quire_kv_tiers_stats *all) {
     stats->stores_queued = store.writes_queued + tiers->begun_count;
     stats->store_seconds_total = (double)store.write_us_total * 1e-6;
     stats->written_bytes_total = store.device_written_bytes_total;
-    stats->evicted_blocks_total = store.lost_total;
+    stats->evicted_blocks_total += store.lost_total;
     stats->damaged_total = store.corrupt_total + tiers->damaged;
     stats->error_total = store.io_error_total;
     stats->budget_bytes = store.budget_bytes;
@@ -369,7 +370,10 @@ static void stats_disk(const kv_tiers *tiers, quire_kv_tiers_stats *all) {
 
 void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats) {
     const kv_tiers *tiers = &kv->tiers;
-    *stats = (quire_kv_tiers_stats){.verified_blocks_total = tiers->verified, .verify_mismatches_total = tiers->mismatches};
+    *stats = (quire_kv_tiers_stats){.verified_blocks_total = tiers->verified,
+                                    .verify_mismatches_total = tiers->mismatches,
+                                    .flush_refused = tiers->flush_refused,
+                                    .flush_failed = tiers->flush_failed};
     for (int tier = 0; tier < QUIRE_KV_TIER_COUNT; tier++) stats_count(&stats->tiers[tier], tiers, (quire_kv_tier)tier);
     memcpy(stats->refused_blocks_total, tiers->refused, sizeof stats->refused_blocks_total);
     stats_device(kv, &stats->tiers[QUIRE_KV_TIER_DEVICE]);

@@ -126,6 +126,7 @@ typedef struct kv_load {
     bool active, verify, abandoned, failed;
     bool locks;                    /* the nodes of places [0, limit) */
     bool hurt;                     /* a node of its path lost its copies: look at it */
+    quire_kv_miss cause;           /* why it failed */
     uint32_t serial;               /* tells what arrives for an earlier load of this row */
     uint32_t begin, end;           /* what is still wanted */
     uint32_t limit;                /* where `end` was at first */
@@ -165,6 +166,9 @@ typedef struct kv_flush {
     uint32_t resident_left; /* of the unsaved list, when it began */
     uint32_t host_left;     /* stored nodes without a record */
     qr_node_id cursor;      /* among them */
+    uint64_t begun_count;   /* records begun by it */
+    uint64_t carried_from;  /* what the store had carried along when it began */
+    uint64_t begun_max;     /* records that it may begin, those carried along meanwhile included */
 } kv_flush;
 
 typedef struct kv_tier_counters {
@@ -190,6 +194,7 @@ typedef struct kv_tiers {
     qr_host_arena host;
     kv_slot *slots;      /* [slot_count] */
     uint8_t *records;    /* [record_max] kv_record_state */
+    bool *of_flush;      /* [record_max] begun by the flush under way */
     kv_load *loads;      /* [max_sequences] */
     uint32_t *load_list; /* [max_sequences] rows of active loads, in the order in which they began */
     uint32_t load_count;
@@ -207,6 +212,9 @@ typedef struct kv_tiers {
     unsigned char *scratch; /* [payload_bytes] registered; NULL when the pool can be read in place */
     qr_region scratch_region;
     kv_flush flush;
+    uint32_t seals_under_way; /* asked for; a flush ends with the last */
+    uint32_t flush_refused;   /* as of the last end (quire_kv_tiers_stats) */
+    bool flush_failed;
     bool idle;
     uint32_t idle_looks; /* unsaved nodes not looked at yet in this idle time */
     bool more;           /* the last poll stopped before it was done */
@@ -222,6 +230,7 @@ typedef struct kv_tiers {
     uint32_t gone_record; /* the store has let go of it already, while copies are released */
     bool erase;           /* while copies are released: bytes too */
     uint32_t gone_count;
+    uint64_t dropped_count; /* published records that their nodes have let go of */
     kv_tier_counters counters[QUIRE_KV_TIER_COUNT];
     uint64_t refused[QUIRE_KV_REFUSED_COUNT];
     uint64_t verified, mismatches;
@@ -294,6 +303,8 @@ kv_write_result qr_kv_write_victim(quire_kv *kv, qr_node_id node);
 uint64_t qr_kv_wait_left_us(const quire_kv *kv);
 void qr_kv_wait_poll(quire_kv *kv);
 void qr_kv_writes_poll(quire_kv *kv);
+/* A seal is done. */
+void qr_kv_flush_sealed(quire_kv *kv, quire_status status);
 /* Somebody used the node: what has a copy of it keeps it longer. */
 void qr_kv_touch_record(quire_kv *kv, qr_node_id node);
 void qr_kv_write_begun(quire_kv *kv, const kv_transfer *t);
@@ -320,7 +331,8 @@ void qr_kv_loads_heal(quire_kv *kv);
 
 /* ---- load_moves.c ---- */
 void qr_kv_load_set_place(quire_kv *kv, uint32_t row, uint32_t place, uint8_t state);
-void qr_kv_load_fail(quire_kv *kv, uint32_t row, uint32_t place);
+/* From this place on it cannot be had. What was damaged says so, whatever else failed too. */
+void qr_kv_load_fail(quire_kv *kv, uint32_t row, uint32_t place, quire_kv_miss cause);
 void qr_kv_load_finish(quire_kv *kv, uint32_t row);
 void qr_kv_loads_poll(quire_kv *kv);
 /* A copy for a load is done; a get ended. */

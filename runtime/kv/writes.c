@@ -76,6 +76,8 @@ static kv_write_result write_node(quire_kv *kv, qr_node_id node) {
     }
     QR_ASSERT(record < kv->tiers.sizes.record_max && kv->tiers.records[record] == KV_RECORD_NONE);
     qr_tree_set_record(&kv->tree, node, record);
+    kv->tiers.of_flush[record] = kv->tiers.flush.stage != KV_FLUSH_OFF;
+    kv->tiers.flush.begun_count++;
     if (resident) write_from_blocks(kv, node, record, payload);
     else write_from_slot(kv, slot, record, payload);
     if (qr_tree_record(&kv->tree, node) == record) return KV_WRITE_BEGUN;
@@ -206,6 +208,8 @@ void qr_kv_write_done(quire_kv *kv, const qr_store_event *event) {
 void qr_kv_record_lost(quire_kv *kv, const qr_store_event *event) {
     if (!write_is_ours(kv, event)) return;
     kv->tiers.calm_us = qr_kv_now_us(kv) + KV_CALM_US;
+    /* A flush that loses what it wrote, or cannot write it, has reached its end: the rest stays in memory only. */
+    if (kv->tiers.of_flush[event->record]) kv->tiers.flush.begun_max = 0;
     qr_kv_lose(kv, event->owner, QR_GHOST_EVICTED, true, event->record);
 }
 
@@ -282,24 +286,51 @@ static void writes_ahead(quire_kv *kv, uint32_t budget) {
 
 /* ---- flush ---- */
 
-/* What was refused before is tried again. */
-static void flush_list_all(quire_kv *kv) {
+/* What was refused before is tried again. Returns how many are there already. */
+static uint32_t flush_list_all(quire_kv *kv) {
     const qr_node_store *store = &kv->tree.store;
+    uint32_t kept = 0;
     for (qr_node_id id = store->root_count; id < store->root_count + store->node_count; id++) {
         bool resident = qr_tree_is_resident(&kv->tree, id);
         if (!resident && !qr_tree_is_stored(&kv->tree, id)) continue;
-        if (qr_tree_record(&kv->tree, id) != QR_COPY_NONE) continue;
+        bool has_record = qr_tree_record(&kv->tree, id) != QR_COPY_NONE;
+        kept += resident && has_record;
+        if (has_record) continue;
         if (resident) qr_tree_list_unsaved(&kv->tree, id);
         else kv->tiers.flush.host_left++;
     }
+    return kept;
+}
+
+/* What comes first is worth most, and a store makes room by what is oldest: so a flush begins no more than lasts beside what is
+ * cached and there already. What was carried along to make room takes some of it. */
+static void flush_set_limit(quire_kv *kv, uint32_t kept) {
+    kv_flush *flush = &kv->tiers.flush;
+    qr_store_stats stats;
+    kv->tiers.store->ops->stats(kv->tiers.store, &stats);
+    flush->carried_from = stats.carried_total;
+    flush->begun_max = stats.lasting_max == 0 ? UINT64_MAX : stats.lasting_max > kept ? stats.lasting_max - kept : 0;
+}
+
+/* Once it has none it gets none. */
+static bool flush_has_room(quire_kv *kv) {
+    kv_flush *flush = &kv->tiers.flush;
+    qr_store_stats stats;
+    if (flush->begun_max == UINT64_MAX || flush->begun_max == 0) return flush->begun_max > 0;
+    kv->tiers.store->ops->stats(kv->tiers.store, &stats);
+    if (flush->begun_count + (stats.carried_total - flush->carried_from) >= flush->begun_max) flush->begun_max = 0;
+    return flush->begun_max > 0;
 }
 
 void quire_kv_flush_begin(quire_kv *kv) {
     kv_tiers *tiers = &kv->tiers;
     if (!tiers->store) return;
     tiers->flush = (kv_flush){.stage = KV_FLUSH_SEAL};
+    tiers->flush_failed = true;
+    tiers->flush_refused = 0;
+    memset(tiers->of_flush, 0, tiers->sizes.record_max * sizeof *tiers->of_flush);
     if (!writes_allowed(kv)) return;
-    flush_list_all(kv);
+    flush_set_limit(kv, flush_list_all(kv));
     qr_tree_sort_unsaved(&kv->tree);
     tiers->flush.stage = KV_FLUSH_RESIDENT;
     tiers->flush.resident_left = kv->tree.unsaved_count;
@@ -321,11 +352,18 @@ uint32_t quire_kv_flush_left(const quire_kv *kv) {
 
 void quire_kv_flush_end(quire_kv *kv) { kv->tiers.flush = (kv_flush){0}; }
 
+/* It stays in memory only, as whatever a store refuses. */
+static void flush_refuse_first(quire_kv *kv) {
+    qr_kv_refuse(kv, QR_STORE_NO_SPACE);
+    qr_tree_unlist_unsaved(&kv->tree, qr_tree_first_unsaved(&kv->tree));
+}
+
 static void flush_resident(quire_kv *kv, uint32_t *budget) {
     kv_flush *flush = &kv->tiers.flush;
     while (*budget > 0 && (flush->resident_left = flush_resident_left(kv)) > 0) {
         uint32_t before = kv->tree.unsaved_count;
-        if (!writes_next(kv, budget, true)) return;
+        if (!flush_has_room(kv)) flush_refuse_first(kv);
+        else if (!writes_next(kv, budget, true)) return;
         flush->resident_left -= before - kv->tree.unsaved_count;
     }
     if (flush->resident_left == 0) flush->stage = KV_FLUSH_HOST;
@@ -340,7 +378,10 @@ static void flush_host(quire_kv *kv, uint32_t *budget) {
         qr_node_id id = flush->cursor;
         if (!qr_tree_is_stored(&kv->tree, id) || qr_tree_record(&kv->tree, id) != QR_COPY_NONE) continue;
         if (*budget == 0) return;
-        kv_write_result result = qr_kv_write(kv, id, *budget, &written);
+        kv_write_result result = KV_WRITE_REFUSED;
+        written = 0;
+        if (flush_has_room(kv)) result = qr_kv_write(kv, id, *budget, &written);
+        else qr_kv_refuse(kv, QR_STORE_NO_SPACE);
         *budget -= written;
         if (result == KV_WRITE_BUSY) return;
         if (flush->host_left > 0) flush->host_left--;
@@ -353,7 +394,27 @@ static void flush_host(quire_kv *kv, uint32_t *budget) {
 static void flush_seal(quire_kv *kv) {
     if (kv->tiers.begun_count > 0) return;
     kv->tiers.flush.stage = KV_FLUSH_SEALING;
+    kv->tiers.seals_under_way++;
     kv->tiers.store->ops->seal(kv->tiers.store);
+}
+
+/* Cached, and on disk only if that is still to come: what was listed since the flush began. */
+static bool flush_left_out(const quire_kv *kv, qr_node_id id) {
+    bool cached = qr_tree_is_resident(&kv->tree, id) || qr_tree_is_stored(&kv->tree, id);
+    return cached && qr_tree_record(&kv->tree, id) == QR_COPY_NONE && !qr_tree_is_unsaved(&kv->tree, id);
+}
+
+/* The seal of an earlier flush says nothing about what was written after it. */
+void qr_kv_flush_sealed(quire_kv *kv, quire_status status) {
+    kv_tiers *tiers = &kv->tiers;
+    const qr_node_store *store = &kv->tree.store;
+    QR_ASSERT(tiers->seals_under_way > 0);
+    if (--tiers->seals_under_way > 0 || tiers->flush.stage != KV_FLUSH_SEALING) return;
+    tiers->flush_failed = status != QUIRE_OK;
+    tiers->flush_refused = 0;
+    for (qr_node_id id = store->root_count; id < store->root_count + store->node_count; id++)
+        tiers->flush_refused += flush_left_out(kv, id);
+    quire_kv_flush_end(kv);
 }
 
 static void flush_poll(quire_kv *kv) {

@@ -45,7 +45,9 @@ static void hibernate_look(uv_timer_t *timer) {
     bool over = stats.flushes_total > server->hibernate_flushes && stats.flush_left == 0;
     if (!over && spent_ms < server->config.hibernate_ms) return;
     if (!over) quire_engine_stop_flush(server->engine);
-    qr_log_info(server->config.log, "hibernated", QR_INT("blocks_left", stats.flush_left),
+    uint32_t left = over ? stats.tiers.flush_refused : stats.flush_left;
+    qr_log_info(server->config.log, "hibernated",
+                QR_STR("lasts", over && left == 0 && !stats.tiers.flush_failed ? "yes" : "no"), QR_INT("blocks_left", left),
                 QR_INT("refused_blocks", refused_blocks(&stats)), QR_INT("ms", spent_ms));
     uv_timer_stop(timer);
     uv_stop(timer->loop);

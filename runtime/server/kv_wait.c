@@ -20,9 +20,10 @@ static void flush_answer(qr_task *task, const quire_engine_stats *stats, bool ov
     const quire_kv_tier_stats *disk = &stats->tiers.tiers[QUIRE_KV_TIER_DISK];
     qr_json json = {.out = &task->answer};
     qr_json_open(&json, '{');
-    qr_json_put_bool(&json, "flushed", over);
+    bool lasts = over && stats->tiers.flush_refused == 0 && !stats->tiers.flush_failed;
+    qr_json_put_bool(&json, "flushed", lasts);
     qr_json_put_uint(&json, "written_blocks", disk->stored_blocks_total - task->wait.stored_before);
-    qr_json_put_uint(&json, "blocks_left", stats->flush_left);
+    qr_json_put_uint(&json, "blocks_left", over ? stats->tiers.flush_refused : stats->flush_left);
     qr_json_put_real(&json, "seconds", (double)(qr_clock_us() - task->arrived_us) / 1e6);
     qr_json_close(&json, '}');
 }

@@ -328,7 +328,6 @@ static void step_attach(model *m) {
     MUST(m, match.block_count == expected.block_count && match.miss == expected.miss);
     MUST(m, match.tail_tokens == expected.tail_tokens || (match.tail_tokens == 0 && m->before.block_free == 0));
     s->count = match.token_count;
-    s->forgotten = false;
     memcpy(s->tokens, tokens, s->count * sizeof *tokens);
 }
 
@@ -385,7 +384,6 @@ static void step_truncate(model *m) {
     settle_insertions(m);
     MUST(m, quire_kv_seq_truncate(m->kv, s->id, count) == QUIRE_OK);
     s->count = count;
-    if (count == 0) s->forgotten = false;
 }
 
 static void step_close(model *m) {
@@ -420,7 +418,7 @@ static void forget(model *m, quire_namespace_id ns) {
     for (uint32_t i = m->evicted_count; i-- > 0;)
         if (m->evicted[i].ns == ns) m->evicted[i] = m->evicted[--m->evicted_count];
     for (uint32_t i = 0; i < MODEL_SEQUENCES; i++)
-        if (m->sequences[i].ns == ns && m->sequences[i].count > 0) m->sequences[i].forgotten = true;
+        if (m->sequences[i].ns == ns) m->sequences[i].forgotten = true;
 }
 
 static void step_forget(model *m) {

@@ -153,3 +153,24 @@ Test(kv_cache, check_finds_a_block_that_two_owners_count_differently) {
     table[1] = saved;
     rig_destroy(kv);
 }
+
+Test(kv_cache, a_sequence_without_a_token_yet_is_forgotten_too) {
+    quire_kv_config config = rig_config();
+    quire_kv *kv = rig_create(&config);
+    quire_token tokens[32];
+    quire_seq_id open, resumed;
+    rig_count_up(tokens, 32, 1);
+    cr_assert_eq(quire_kv_seq_open(kv, 0, &open), QUIRE_OK);
+    quire_kv_forget_all(kv, true);
+    cr_assert_eq(quire_kv_seq_open(kv, 0, &resumed), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_forget(kv, resumed, true), QUIRE_OK);
+    quire_seq_id both[] = {open, resumed};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(quire_kv_seq_reserve(kv, both[i], 32), QUIRE_OK);
+        cr_assert_eq(quire_kv_seq_forget(kv, both[i], true), QUIRE_INVALID);
+        cr_assert_eq(quire_kv_seq_commit(kv, both[i], tokens, 32), QUIRE_OK);
+        rig_close(kv, both[i]);
+        cr_assert_eq(rig_match(kv, 0, tokens, 32).token_count, 0);
+    }
+    rig_destroy(kv);
+}

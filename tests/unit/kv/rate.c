@@ -93,3 +93,14 @@ Test(kv_rate, one_stall_is_not_a_slow_disk_and_many_are) {
     }
     cr_assert_lt(rate.bytes_per_second, 5e6, "%.0f", rate.bytes_per_second);
 }
+
+Test(kv_rate, what_failed_is_not_learnt_from) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 2000000, SECOND + 10000);
+    qr_rate_begin(&rate, 2 * SECOND);
+    qr_rate_begin(&rate, 2 * SECOND);
+    qr_rate_fail(&rate, 2 * SECOND + 90000);
+    qr_rate_end(&rate, 2000000, 2 * SECOND + 100000);
+    cr_assert(rate.under_way == 0 && near(rate.bytes_per_second, 200e6));
+}

@@ -351,3 +351,23 @@ Test(kv_writes, conversations_that_are_evicted_as_a_whole_survive) {
     uint32_t lru = hits_when_evicted(QUIRE_KV_LRU), dlfu = hits_when_evicted(QUIRE_KV_DLFU);
     cr_assert(lru >= 95 && dlfu >= 95, "%u %% with lru, %u %% with dlfu", lru, dlfu);
 }
+
+Test(kv_writes, a_flush_says_what_it_left_out) {
+    tiers_rig rig = rig_open_with(QUIRE_KV_DISK_EVICT);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NO_SPACE;
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert(quire_kv_flush_left(rig.kv) == 0 && tiers_rig_stats(&rig).flush_refused == 10);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NONE;
+    fake_store_faults_of(rig.fake)->put_fail_percent = 100; /* begun, and lost again */
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(tiers_rig_stats(&rig).flush_refused, 10);
+    fake_store_faults_of(rig.fake)->put_fail_percent = 0;
+    quire_kv_flush_begin(rig.kv);
+    cr_assert(tiers_rig_stats(&rig).flush_failed, "not before it has ended");
+    tiers_rig_settle(&rig);
+    cr_assert(tiers_rig_stats(&rig).flush_refused == 0 && !tiers_rig_stats(&rig).flush_failed);
+    tiers_rig_close(&rig);
+}
