@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ask import cached, complete, proof
@@ -255,6 +256,30 @@ def test_what_is_deleted_is_in_no_file(twin, cache):
     assert not found_in(cache, needle(other, 32)) and not found_in(cache, needle(secret, 32))
     with running(cache, model=twin) as d:
         assert reach(ask(d, other)) == 0
+
+
+def wait_for_requests(d, count):
+    end = time.monotonic() + 30
+    while d.metric("quire_requests_total") < count:
+        assert time.monotonic() < end, "the engine never heard of it"
+
+
+def test_what_ran_or_waited_when_its_salt_was_forgotten_is_not_kept(twin, cache):
+    """Both were given before the DELETE; they go on, and leave nothing behind."""
+    runs, waits = prompt(1, 300), prompt(2, 300)
+    with running(cache, "--max-sequences", "1", model=twin) as d, ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(ask, d, runs, cache_salt="s", max_tokens=500, ignore_eos=True)]
+        wait_for_requests(d, 1)
+        answers.append(pool.submit(ask, d, waits, cache_salt="s"))
+        wait_for_requests(d, 2)
+        reply = d.http.request("DELETE", "/v1/kv", json={"cache_salt": "s"})
+        assert reply.status_code == 200 and reply.json()["erasing"] == 0, reply.text
+        for answer in answers:
+            answer.result()
+        d.flush()
+        for ids in (runs, waits):
+            assert not any(found_in(cache, needle(ids, at)) for at in range(0, 288, 16))
+        assert reach(ask(d, waits, cache_salt="s")) == 0
 
 
 def test_nothing_forgotten_comes_back_after_a_kill(twin, cache):
