@@ -37,9 +37,7 @@ static bool has_secrets(const disk_rig *rig) {
     return any;
 }
 
-static void forget(disk_rig *rig, const char *key) {
-    rig->store->ops->erase_foreign(rig->store, key, key ? strlen(key) : 0);
-}
+static void forget(disk_rig *rig, const char *key) { rig->store->ops->erase_foreign(rig->store, key, key ? strlen(key) : 0); }
 
 /* What the first model finds again. */
 static void check_left(disk_rig *rig, uint32_t count) {
