@@ -32,11 +32,16 @@ static qr_disk_record *record_of(qr_disk *disk, qr_record_id id) {
 
 /* ---- putting ---- */
 
+/* Pages that sealing writes besides the fixed part of a footer: the segment's header, an emptied footer page, keys, and the
+ * file of the budget itself. */
+enum { BUDGET_SPARE_PAGES = 6 };
+
 /* The lock is held. Bytes that a record costs besides its own: its share of footer and copies comes out of a reserve. */
 static bool budget_allows(qr_disk *disk) {
     uint64_t left = qr_disk_budget_left(&disk->budget, qr_clock_wall_ms());
     uint64_t promised = (disk->puts_busy_count + 1) * disk->sizes.record_bytes;
-    return left == UINT64_MAX || left >= promised + qr_footer_fixed_bytes(&disk->sizes.shape) + QR_SEGMENT_HEADER_BYTES;
+    uint64_t reserve = qr_footer_fixed_bytes(&disk->sizes.shape) + BUDGET_SPARE_PAGES * QR_PAGE_BYTES;
+    return left == UINT64_MAX || left >= promised + reserve;
 }
 
 static qr_store_refusal refusal_of(qr_disk *disk, const qr_record_info *info) {

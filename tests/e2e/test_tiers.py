@@ -180,7 +180,7 @@ def test_a_days_budget_is_kept(twin, cache):
         assert d.samples("quire_tier_refused_blocks_total")['{reason="budget"}'] > 0
         left = d.kv()["disk"]["day_budget_left_bytes"]
         assert left < 1 << 20
-    assert re.search(r"hibernated blocks_left=0 refused_blocks=[1-9]", d.output())
+    assert re.search(r"hibernated lasts=no blocks_left=[1-9]\d* refused_blocks=[1-9]", d.output())
     with running(cache, "--disk-write-budget", "3M/day", model=twin) as d:
         assert d.kv()["disk"]["day_budget_left_bytes"] <= left
 
