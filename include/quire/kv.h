@@ -241,7 +241,8 @@ QUIRE_API void quire_kv_load_abandon(quire_kv *kv, quire_seq_id seq);
 /* Moves everything on that is under way: spills, writes, loads. Never waits. True: something changed (blocks became free, a
  * load came further). */
 QUIRE_API bool quire_kv_poll(quire_kv *kv);
-/* Copies are under way whose end gives blocks back: seq_reserve's NO_BLOCKS may be over after the next poll. */
+/* Blocks are about to be given back, by copies under way or because a victim waits (shortly) to be written: seq_reserve's
+ * NO_BLOCKS may be over after the next poll. */
 QUIRE_API bool quire_kv_busy(const quire_kv *kv);
 /* How long a waiter may sleep if nobody wakes it: 0 = poll at once (a device's copies cannot wake), UINT64_MAX = no limit. */
 QUIRE_API uint64_t quire_kv_poll_after_us(const quire_kv *kv);
