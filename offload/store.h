@@ -77,8 +77,8 @@ typedef struct qr_store_event {
     uint64_t tag; /* GET_DONE: the caller's */
     quire_status status;
     void *payload; /* GET_DONE: [payload_bytes], the caller's until release */
-    /* GET_DONE with OK: what the record itself says it is, to be compared with what the owner wants; as long as payload. A
-     * store that keeps none leaves them NULL. */
+    /* GET_DONE with OK: what the record itself says it is, to be compared with what the owner wants; as long as payload.
+     * Never NULL then: what does not say what it is proves nothing. */
     const quire_token *tokens; /* [block_tokens] */
     const void *namespace_key;
     size_t namespace_bytes;

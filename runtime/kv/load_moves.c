@@ -240,8 +240,8 @@ static void read_failed(quire_kv *kv, const kv_read *read, const qr_store_event 
 static bool read_is_what_was_asked(const quire_kv *kv, const qr_store_event *event) {
     size_t label_bytes = kv->config.block_tokens * sizeof *event->tokens;
     quire_namespace_id ns = kv->tree.store.nodes[event->owner].root;
-    return !event->tokens || (memcmp(event->tokens, qr_node_label(&kv->tree.store, event->owner), label_bytes) == 0 &&
-                              qr_namespaces_is_key(&kv->namespaces, ns, event->namespace_key, event->namespace_bytes));
+    return event->tokens && memcmp(event->tokens, qr_node_label(&kv->tree.store, event->owner), label_bytes) == 0 &&
+           qr_namespaces_is_key(&kv->namespaces, ns, event->namespace_key, event->namespace_bytes);
 }
 
 static void read_refuse(quire_kv *kv, qr_store_event *event, quire_status status) {
