@@ -22,12 +22,14 @@ static uint32_t pick(tiers_model *m, uint32_t bound) { return qr_random_below(&m
 
 static uint32_t block_tokens(const tiers_model *m) { return m->options.config.block_tokens; }
 
-/* What is called in a step allocates nothing. A simulated device does, for its own purposes. */
+/* What is called in a step allocates nothing. Devices that are not real do, for their own purposes. */
+static bool device_allocates(const tiers_model *m) { return m->options.device_sim || m->options.make_device; }
+
 static void guard_enter(const tiers_model *m) {
-    if (!m->options.device_sim) qr_alloc_guard_enter();
+    if (!device_allocates(m)) qr_alloc_guard_enter();
 }
 static void guard_leave(tiers_model *m) {
-    if (!m->options.device_sim) MUST(m, qr_alloc_guard_leave() == 0);
+    if (!device_allocates(m)) MUST(m, qr_alloc_guard_leave() == 0);
 }
 
 /* ---- bytes ---- */
@@ -73,9 +75,24 @@ static void check_bytes(tiers_model *m, const tiers_sequence *s) {
 
 /* ---- after every operation ---- */
 
+/* As a backend does before its next step: on the stream of the kernels, behind whatever the manager made it wait for. */
+static void run_copy(tiers_model *m, const quire_kv_copy *copy) {
+    enum { COMPUTE_STREAM = 0 };
+    size_t stride;
+    const qr_device_ops *ops = m->device->ops;
+    char *base = quire_kv_pool_base(m->kv, copy->group, &stride);
+    char *to = base + copy->to * stride, *from = base + copy->from * stride;
+    MUST(m, ops->copy_async(m->device, COMPUTE_STREAM, to, from, stride) == QUIRE_OK);
+    qr_device_event event = ops->event(m->device, COMPUTE_STREAM);
+    while (!ops->poll(m->device, event)) continue;
+    m->counts.copied++;
+}
+
 static void run_copies(tiers_model *m) {
     quire_kv_copy copies[4];
-    while (quire_kv_take_copies(m->kv, copies, 4) > 0) continue;
+    size_t count;
+    while ((count = quire_kv_take_copies(m->kv, copies, 4)) > 0)
+        for (size_t i = 0; i < count && m->device; i++) run_copy(m, &copies[i]);
 }
 
 static void check_sequence(tiers_model *m, const tiers_sequence *s) {
@@ -349,6 +366,10 @@ static void make_manager(tiers_model *m) {
         payload_bytes += quire_kv_block_bytes(&config.groups[g], config.block_tokens);
     if (m->options.host_slots) config.tiers.host_bytes = m->options.host_slots * payload_bytes + 4096;
     if (m->fake) parts.store = fake_store_open(m->fake);
+    if (m->options.make_device) {
+        m->device = parts.device = m->options.make_device();
+        parts.host_tier = false;
+    }
     qr_device_sim_config device = {.seed = m->options.seed + m->step, .delay_polls_max = 5, .reorder = true};
     if (m->options.device_sim) MUST(m, qr_device_sim_create(&device, &parts.device) == QUIRE_OK);
     if (qr_kv_create_from(&config, &parts, &m->kv, &error) != QUIRE_OK) tiers_fail(m, error.text);

@@ -25,12 +25,15 @@ typedef struct tiers_sequence {
 } tiers_sequence;
 
 typedef struct tiers_counts {
-    uint64_t taken, host, disk, failed, abandoned, forked, refused, restarts, forgotten;
+    uint64_t taken, host, disk, failed, abandoned, forked, refused, restarts, forgotten, copied;
 } tiers_counts;
 
 typedef struct tiers_options {
     quire_kv_config config; /* tiers.host_bytes is set by host_slots */
     uint32_t host_slots;
+    /* Another device than the CPU's and device_sim. The manager does not reach its memory, so the model makes the copies that
+     * are its owner's; the model itself may write there, as a kernel would. Fails the test if there is none to be had. */
+    qr_device *(*make_device)(void);
     bool device_sim, has_store, faults, restarts;
     uint32_t record_max;
     uint64_t seed;
@@ -39,6 +42,7 @@ typedef struct tiers_options {
 typedef struct tiers_model {
     tiers_options options;
     quire_kv *kv;
+    qr_device *device; /* of make_device; the manager owns it */
     fake_store *fake;
     tiers_sequence sequences[TIERS_SEQUENCES];
     quire_token prompts[TIERS_PROMPTS][TIERS_TOKENS];
