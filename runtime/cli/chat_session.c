@@ -125,14 +125,38 @@ static quire_status messages_check(const json_t *messages, const char *path, qui
     return QUIRE_OK;
 }
 
-quire_status qr_chat_session_load(qr_chat_session *session, const char *path, quire_error *error) {
+/* A pipe that nobody writes to would hold the conversation up for ever, already when it is opened. */
+static quire_status open_file(const char *path, FILE **file, quire_error *error) {
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    bool is_file = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    *file = is_file ? fdopen(fd, "r") : NULL;
+    if (*file) return QUIRE_OK;
+    int reason = errno;
+    if (fd >= 0) close(fd);
+    if (fd >= 0 && !is_file) return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "is not a regular file");
+    return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "cannot be opened: %s", strerror(reason));
+}
+
+static quire_status read_document(const char *path, json_t **document, quire_error *error) {
     json_error_t at;
-    json_t *document = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
-    if (!document)
-        return qr_fail(error, access(path, R_OK) == 0 ? QUIRE_FORMAT : QUIRE_IO, path, QR_NO_OFFSET, "line %d: %s", at.line,
-                       at.text);
+    FILE *file;
+    *document = NULL;
+    quire_status status = open_file(path, &file, error);
+    if (status != QUIRE_OK) return status;
+    *document = json_loadf(file, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
+    bool failed = ferror(file);
+    fclose(file);
+    if (*document) return QUIRE_OK;
+    return qr_fail(error, failed ? QUIRE_IO : QUIRE_FORMAT, path, QR_NO_OFFSET, "line %d: %s", at.line, at.text);
+}
+
+quire_status qr_chat_session_load(qr_chat_session *session, const char *path, quire_error *error) {
+    json_t *document;
+    quire_status status = read_document(path, &document, error);
+    if (status != QUIRE_OK) return status;
     json_t *messages = json_object_get(document, "messages");
-    quire_status status = messages_check(messages, path, error);
+    status = messages_check(messages, path, error);
     if (status == QUIRE_OK) {
         json_decref(session->messages);
         session->messages = json_incref(messages);

@@ -27,7 +27,8 @@ QUIRE_MUST_CHECK quire_status qr_chat_session_set_system(qr_chat_session *sessio
 void qr_chat_session_reset(qr_chat_session *session);
 size_t qr_chat_session_count(const qr_chat_session *session);
 
-/* Errors: IO, FORMAT (what is wrong and where). A failed load leaves the session as it was. */
+/* Errors: IO (also what is no regular file, such as a pipe, which would be waited for), FORMAT (what is wrong and where). A
+ * failed load leaves the session as it was. */
 QUIRE_MUST_CHECK quire_status qr_chat_session_save(const qr_chat_session *session, const char *model, const char *path,
                                                    quire_error *error);
 QUIRE_MUST_CHECK quire_status qr_chat_session_load(qr_chat_session *session, const char *path, quire_error *error);

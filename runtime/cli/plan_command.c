@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "runtime/cli/command_line.h"
 #include "runtime/cli/pool_sizing.h"
@@ -27,7 +26,7 @@ enum { KEY_MEMORY = 300, KEY_JSON };
 
 static const struct argp_option plan_options[] = {
     {"memory", KEY_MEMORY, "SIZE", 0,
-     "Memory for weights, KV and work space together; --host-cache comes on top (default: as `serve` would choose)", 0},
+     "Memory for weights, KV, --host-cache and work space together (default: as `serve` would choose)", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object; every size in bytes", 0},
     {0},
 };
@@ -109,14 +108,13 @@ static int print_json(json_t *plan) {
 static int plan_print(const plan_args *args, const quire_model *model, const qr_settings *settings, quire_error *error) {
     quire_engine_config config;
     qr_sizing sizing;
-    if (qr_pool_sizing_resolve(model, settings, args->memory, settings->host_cache, &config, &sizing, error) != QUIRE_OK) {
-        qr_pool_sizing_name_source(settings, settings->host_cache, error);
+    uint64_t joining = qr_pool_sizing_joining(settings, &(qr_kv_parts){0});
+    if (qr_pool_sizing_resolve(model, settings, args->memory, joining, &config, &sizing, error) != QUIRE_OK) {
+        qr_pool_sizing_name_source(settings, joining, error);
         return qr_terminal_fail("plan", error);
     }
-    uint64_t memory = args->memory;
-    if (!qr_add_u64(memory, settings->host_cache, &memory)) memory = UINT64_MAX;
-    if (args->json) return print_json(plan_json(model, &config, &sizing, memory));
-    print_table(model, &config, &sizing, memory);
+    if (args->json) return print_json(plan_json(model, &config, &sizing, args->memory));
+    print_table(model, &config, &sizing, args->memory);
     return 0;
 }
 

@@ -19,11 +19,11 @@
 #include "runtime/cli/cache_folder.h"
 #include "runtime/cli/command_line.h"
 #include "runtime/cli/input_text.h"
+#include "runtime/cli/pool_sizing.h"
 #include "runtime/cli/run_prompt.h"
 #include "runtime/cli/sampling_options.h"
 #include "runtime/cli/settings.h"
 #include "runtime/cli/terminal.h"
-#include "runtime/engine/sizing.h"
 #include "runtime/model/text_stream.h"
 
 enum { KEY_RAW = 300, KEY_IGNORE_EOS, EVENTS_MAX = 16, REQUEST_ID = 1 };
@@ -140,26 +140,32 @@ static uint32_t run_max_tokens(const run_state *r, uint32_t context) {
 }
 
 /* One conversation: unless told otherwise, the pool holds this prompt and its answer and no more. */
-static quire_status run_engine(run_state *r) {
+static quire_status run_size(const run_state *r, qr_settings *s, quire_error *error) {
     enum { ANSWER_TOKENS_DEFAULT = 1024 };
-    quire_engine_config config;
-    qr_settings_engine_config(&r->settings, &config);
     uint64_t model_context = quire_model_get_info(r->model)->context_length;
-    if (config.context_tokens == 0) {
-        uint32_t answer = r->args->answer.max_tokens ? r->args->answer.max_tokens : ANSWER_TOKENS_DEFAULT;
-        uint64_t wanted = r->prompt.count + (uint64_t)answer;
-        config.context_tokens = (uint32_t)(wanted < model_context ? wanted : model_context);
-    }
-    if (r->prompt.count >= config.context_tokens)
-        return qr_fail(&r->error, QUIRE_TOO_LARGE, "prompt", QR_NO_OFFSET, "%zu tokens leave no room in a context of %" PRIu32,
-                       r->prompt.count, config.context_tokens);
-    if (!config.kv_memory_bytes && !config.kv_block_count)
-        config.kv_block_count = config.context_tokens / config.block_tokens + 2;
-    if (config.max_sequences == 0) config.max_sequences = 1;
+    uint64_t answer = r->args->answer.max_tokens ? r->args->answer.max_tokens : ANSWER_TOKENS_DEFAULT;
+    uint64_t wanted = r->prompt.count + answer;
+    if (s->context == 0) s->context = wanted < model_context ? wanted : model_context;
+    if (r->prompt.count >= s->context)
+        return qr_fail(error, QUIRE_TOO_LARGE, "prompt", QR_NO_OFFSET, "%zu tokens leave no room in a context of %" PRIu64,
+                       r->prompt.count, s->context);
+    if (!s->kv_memory && !s->kv_blocks) s->kv_blocks = s->context / s->block_tokens + 2;
+    if (s->max_sequences == 0) s->max_sequences = 1;
+    return QUIRE_OK;
+}
+
+static quire_status run_engine(run_state *r) {
+    quire_engine_config config;
+    qr_sizing sizing;
+    qr_settings settings = r->settings;
+    uint64_t joining = qr_pool_sizing_joining(&settings, r->args->parts);
+    quire_status status = run_size(r, &settings, &r->error);
+    if (status == QUIRE_OK)
+        status = qr_pool_sizing_resolve(r->model, &settings, UINT64_MAX, joining, &config, &sizing, &r->error);
+    if (status != QUIRE_OK) return status;
     config.wake = run_wake;
     config.wake_context = r;
-    uint64_t host_bytes = r->args->parts->host_tier ? r->settings.host_cache : 0;
-    return qr_engine_create_over(&config, r->args->parts, host_bytes, r->model, &r->engine, &r->error);
+    return qr_engine_create_over(&config, r->args->parts, settings.host_cache - joining, r->model, &r->engine, &r->error);
 }
 
 static quire_status run_submit(run_state *r) {
@@ -236,7 +242,7 @@ static int run_all(const run_args *args, const qr_settings *settings) {
     close(r.wake_fd);
     close(r.interrupt_fd);
     if (status == QUIRE_OK) return 0;
-    qr_settings_name_source(&r.error);
+    qr_pool_sizing_name_source(settings, qr_pool_sizing_joining(settings, args->parts), &r.error);
     return qr_terminal_fail("run", &r.error);
 }
 

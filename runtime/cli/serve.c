@@ -44,8 +44,7 @@ typedef struct daemon_state {
 
 /* ---- loading ---- */
 
-/* Unless the parts make a tier of it, the host cache is further memory of the pool. */
-static uint64_t host_joining(const daemon_state *d) { return d->parts->host_tier ? 0 : d->settings.host_cache; }
+static uint64_t host_joining(const daemon_state *d) { return qr_pool_sizing_joining(&d->settings, d->parts); }
 
 static void daemon_show(const daemon_state *d, const quire_engine_config *config, const qr_sizing *sizing, uint64_t load_ms) {
     qr_cpu_features features;

@@ -69,20 +69,21 @@ static const setting_row rows[] = {
      UINT64_MAX, NULL},
     {"disk-cache", "DIR", "Keep cached blocks in this folder too, also over a restart; made when missing, private to its owner",
      SETTING_TEXT, ENGINE, AT(disk_cache), 0, 0, NULL},
-    {"disk-cache-max", "SIZE", "Its size at most (default: 20G, or a quarter of the file system if that is less)", SETTING_SIZE,
-     ENGINE, AT(disk_cache_max), 1, UINT64_MAX, NULL},
+    {"disk-cache-max", "SIZE", "Size of --disk-cache at most (default: 20G, or a quarter of the file system if that is less)",
+     SETTING_SIZE, ENGINE, AT(disk_cache_max), 1, UINT64_MAX, NULL},
     {"disk-write", "WHEN",
-     "A block is written: complete = once it is, in idle bandwidth; evict = when its memory is needed; off = never, only what "
-     "is there is read (complete)",
+     "A block is written to --disk-cache: complete = once it is, in idle bandwidth; evict = when its memory is needed; off = "
+     "never, only what is there is read (complete)",
      SETTING_WORD, ENGINE, AT(disk_write), 0, 0, disk_write_words},
-    {"disk-write-budget", "SIZE/day", "Bytes written a day at most (no limit)", SETTING_DAILY, ENGINE, AT(disk_write_budget),
-     1 << 20, UINT64_MAX, NULL}, /* less is a unit that was forgotten */
-    {"disk-cache-floor", "SIZE", "Left free on the file system (default: 1G, or 5 % of it if that is less)", SETTING_SIZE,
-     ENGINE, AT(disk_cache_floor), 1, UINT64_MAX, NULL},
-    {"verify-kv", "off|sample=N|always", "Recompute what could be loaded, every time or one time in N, and compare (off)",
-     SETTING_VERIFY, ENGINE, AT(verify_every), 0, UINT64_MAX, NULL},
-    {"hibernate-seconds", "N", "Time for writing what is cached and not on disk yet, at the end (10)", SETTING_COUNT, ENGINE,
-     AT(hibernate_seconds), 0, 86400, NULL},
+    {"disk-write-budget", "SIZE/day", "Bytes written to --disk-cache a day at most (no limit)", SETTING_DAILY, ENGINE,
+     AT(disk_write_budget), 1 << 20, UINT64_MAX, NULL}, /* less is a unit that was forgotten */
+    {"disk-cache-floor", "SIZE", "Left free on the file system of --disk-cache (default: 1G, or 5 % of it if that is less)",
+     SETTING_SIZE, ENGINE, AT(disk_cache_floor), 1, UINT64_MAX, NULL},
+    {"verify-kv", "off|sample=N|always",
+     "Recompute what --disk-cache could give back, every time or one time in N, and compare (off)", SETTING_VERIFY, ENGINE,
+     AT(verify_every), 0, UINT64_MAX, NULL},
+    {"hibernate-seconds", "N", "Time for writing what is cached and not in --disk-cache yet, at the end (10)", SETTING_COUNT,
+     ENGINE, AT(hibernate_seconds), 0, 86400, NULL},
     {"backend", "NAME", "auto, cpu or cuda (auto)", SETTING_WORD, ENGINE, AT(backend), 0, 0, backend_words},
     {"policy", "NAME", "What leaves the cache first: dlfu or lru (dlfu)", SETTING_WORD, ENGINE, AT(policy), 0, 0, policy_words},
     {"cpu-path", "NAME", "scalar, avx2 or avx512 (default: the best of this machine)", SETTING_TEXT, ENGINE, AT(cpu_path), 0, 0,
@@ -292,6 +293,18 @@ static quire_status resolve_row(const qr_settings_parser *parser, const config_v
     return qr_fail(error, QUIRE_INVALID, place, QR_NO_OFFSET, "takes %s, not '%s'", wanted, text);
 }
 
+/* A setting of the disk cache that has nothing to act on is a mistake, and a costly one when it is noticed late. */
+static quire_status check_disk_words(const qr_settings_parser *parser, const config_values *config, quire_error *error) {
+    static const char *const words[] = {"disk-cache-max", "disk-cache-floor",  "disk-write", "disk-write-budget",
+                                        "verify-kv",      "hibernate-seconds", NULL};
+    char place[256];
+    int word;
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (parse_word(rows[i].name, words, &word) == QUIRE_OK && row_find(parser, config, i, place))
+            return qr_fail(error, QUIRE_INVALID, place, QR_NO_OFFSET, "needs --disk-cache DIR");
+    return QUIRE_OK;
+}
+
 quire_status qr_settings_resolve(qr_settings_parser *parser, qr_settings *settings, quire_error *error) {
     *settings = (qr_settings){.key_type = QUIRE_KV_F16,
                               .value_type = QUIRE_KV_F16,
@@ -308,26 +321,12 @@ quire_status qr_settings_resolve(qr_settings_parser *parser, qr_settings *settin
         quire_status status = resolve_row(parser, &config, i, settings, error);
         if (status != QUIRE_OK) return status;
     }
-    if (settings->disk_cache && !settings->disk_cache_max)
-        settings->disk_cache_max = qr_disk_cache_max_default(settings->disk_cache);
+    if (!settings->disk_cache) return check_disk_words(parser, &config, error);
+    if (!settings->disk_cache_max) settings->disk_cache_max = qr_disk_cache_max_default(settings->disk_cache);
     return QUIRE_OK;
 }
 
-/* A setting of the disk cache that has nothing to act on is a mistake, and a costly one when it is noticed late. */
-static quire_status check_disk(const qr_settings *settings, quire_error *error) {
-    const struct {
-        const char *flag;
-        bool given;
-    } needs_folder[] = {
-        {"--disk-cache-max", settings->disk_cache_max},
-        {"--disk-write", settings->disk_write != QUIRE_KV_DISK_COMPLETE},
-        {"--disk-write-budget", settings->disk_write_budget},
-        {"--disk-cache-floor", settings->disk_cache_floor},
-        {"--verify-kv", settings->verify_every},
-    };
-    for (size_t i = 0; !settings->disk_cache && i < sizeof needs_folder / sizeof *needs_folder; i++)
-        if (needs_folder[i].given)
-            return qr_fail(error, QUIRE_INVALID, needs_folder[i].flag, QR_NO_OFFSET, "needs --disk-cache DIR");
+static quire_status check_tiers(const qr_settings *settings, quire_error *error) {
     char size[QR_SIZE_TEXT_BYTES];
     uint64_t total;
     if (settings->disk_cache && settings->disk_cache_floor &&
@@ -336,6 +335,8 @@ static quire_status check_disk(const qr_settings *settings, quire_error *error) 
                        "must be less than the %s of the file system, or nothing is ever written", qr_size_format(total, size));
     if (settings->disk_cache && settings->no_cache)
         return qr_fail(error, QUIRE_INVALID, "--disk-cache", QR_NO_OFFSET, "give --disk-cache or --no-cache, not both");
+    if (settings->host_cache && settings->no_cache)
+        return qr_fail(error, QUIRE_INVALID, "--host-cache", QR_NO_OFFSET, "give --host-cache or --no-cache, not both");
     return QUIRE_OK;
 }
 
@@ -348,7 +349,7 @@ quire_status qr_settings_check(const qr_settings *settings, quire_error *error) 
     if (block != 16 && block != 32 && block != 64 && block != 128)
         return qr_fail(error, QUIRE_INVALID, "--block-tokens", QR_NO_OFFSET, "takes 16, 32, 64 or 128, not %llu",
                        (unsigned long long)block);
-    return check_disk(settings, error);
+    return check_tiers(settings, error);
 }
 
 void qr_settings_engine_config(const qr_settings *settings, quire_engine_config *config) {

@@ -55,7 +55,7 @@ void qr_settings_parser_init(qr_settings_parser *parser, unsigned scopes);
 void qr_settings_parser_deinit(qr_settings_parser *parser);
 
 /* After argp_parse: every setting from the first place that has it, checked. A configuration file may hold settings of any
- * scope. Errors: INVALID and IO (the place and the value named). */
+ * scope. Errors: INVALID and IO (the place and the value named, or the setting that it needs beside it). */
 QUIRE_MUST_CHECK quire_status qr_settings_resolve(qr_settings_parser *parser, qr_settings *settings, quire_error *error);
 
 /* What this build cannot do is refused here, by name: UNSUPPORTED. Conflicts of settings: INVALID. */

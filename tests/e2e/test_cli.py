@@ -165,11 +165,34 @@ def test_a_plan_is_what_the_daemon_takes():
     assert found["1M", True] > 160
 
 
-def test_a_plan_adds_the_host_cache_to_what_it_was_given():
-    plans = [json.loads(quire("plan", MODEL, "--memory", "1G", "--context", "1024", *extra, "--json").stdout)
-             for extra in ([], ["--host-cache", "64M"])]
-    assert plans[1]["blocks"] - plans[0]["blocks"] in range(160, 184)
-    assert plans[1]["total_bytes"] <= plans[1]["memory_bytes"] == (1 << 30) + (64 << 20)
+def test_a_plan_counts_the_host_cache_in_what_it_was_given():
+    """On the CPU pool and host cache are one: as for the daemon, both come out of the machine's memory."""
+    given = ["plan", MODEL, "--memory", "1G", "--context", "1024"]
+    plans = [json.loads(quire(*given, *extra, "--json").stdout) for extra in ([], ["--host-cache", "64M"])]
+    assert plans[0] == plans[1] and plans[0]["total_bytes"] <= plans[0]["memory_bytes"] == 1 << 30
+    parts = json.loads(quire(*given, "--kv-memory", "64M", "--host-cache", "64M", "--json").stdout)
+    alone = json.loads(quire("plan", MODEL, "--kv-memory", "128M", "--context", "1024", "--json").stdout)
+    assert parts.pop("memory_bytes") == 1 << 30 and parts == alone
+    for extra, names in (
+            (["--host-cache", "1G"], "--host-cache: 1024.0 MiB, and "),
+            (["--kv-memory", "512M", "--host-cache", "512M"], "--kv-memory and --host-cache: "),
+            (["--kv-blocks", "64", "--host-cache", "1G"], "--kv-blocks and --host-cache: "),
+            (["--kv-blocks", "9000"], "--kv-blocks: "),
+    ):
+        done = quire(*given, *extra)
+        assert done.returncode == 1 and names in done.stderr and "1024.0 MiB" in done.stderr, done.stderr
+
+
+def test_run_sizes_its_pool_as_the_daemon_does():
+    """Its pool too is --host-cache larger."""
+    run = ["run", "--model", MODEL, "--max-tokens", "4", "--temperature", "0", "--context", "1024"]
+    alone = quire(*run, "--kv-memory", "1M", "x")
+    assert alone.returncode == 1 and "a context of 1024 tokens takes" in alone.stderr
+    assert quire(*run, "--kv-memory", "1M", "--host-cache", "64M", "x").returncode == 0
+    for extra, names in ((["--host-cache", "100000G"], "run: --host-cache: "),
+                         (["--kv-blocks", "64", "--host-cache", "100000G"], "run: --kv-blocks and --host-cache: ")):
+        refused = quire(*run, *extra, "x")
+        assert refused.returncode == 1 and names in refused.stderr and "are available here" in refused.stderr, refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -179,7 +202,9 @@ def test_a_plan_adds_the_host_cache_to_what_it_was_given():
         (["--disk-cache-max", "1G"], "needs --disk-cache"),
         (["--disk-cache", "/proc/x"], "/proc/x: cannot be made"),
         (["--disk-cache", "/tmp/x", "--disk-cache-floor", "900000T"], "nothing is ever written"),
-        (["--disk-write-budget", "50G/day"], "needs --disk-cache"),
+        (["--disk-write-budget", "50G/day"], "--disk-write-budget: needs --disk-cache"),
+        (["--hibernate-seconds", "5"], "--hibernate-seconds: needs --disk-cache"),
+        (["--host-cache", "1G", "--no-cache"], "give --host-cache or --no-cache, not both"),
         (["--kv-memory", "1G", "--kv-blocks", "9"], "not both"),
         (["--kv-memory", "1M"], "a context of 8192 tokens takes"),
         (["--kv-memory", "100000G"], "are available here"),

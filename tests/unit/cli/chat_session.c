@@ -80,6 +80,24 @@ Test(cli_chat_session, a_save_follows_links_and_replaces_nothing_but_files) {
     qr_chat_session_deinit(&session);
 }
 
+Test(cli_chat_session, only_a_regular_file_is_loaded, .timeout = 20) {
+    qr_chat_session session = talk();
+    quire_error error = {0};
+    char folder[] = "/tmp/quire-session-XXXXXX", fifo[64];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    const char *const paths[] = {fifo, folder, "/dev/zero"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        cr_expect_eq(qr_chat_session_load(&session, paths[i], &error), QUIRE_IO, "%s", paths[i]);
+        cr_expect_str_eq(error.source, paths[i]);
+        cr_expect_str_eq(error.text, "is not a regular file");
+    }
+    cr_assert_eq(qr_chat_session_count(&session), 2);
+    unlink(fifo), rmdir(folder);
+    qr_chat_session_deinit(&session);
+}
+
 Test(cli_chat_session, a_broken_file_leaves_the_session_as_it_was) {
     static const char *const contents[] = {"",
                                            "[",
@@ -101,6 +119,7 @@ Test(cli_chat_session, a_broken_file_leaves_the_session_as_it_was) {
         unlink(path);
     }
     cr_assert_eq(qr_chat_session_load(&session, "/nowhere/x", &error), QUIRE_IO);
+    cr_assert_str_eq(error.text, "cannot be opened: No such file or directory");
     cr_assert_eq(qr_chat_session_save(&session, "m", "/nowhere/x", &error), QUIRE_IO);
     cr_assert_eq(qr_chat_session_count(&session), 2);
     qr_chat_session_deinit(&session);

@@ -14,6 +14,7 @@ Test(cli_pool_sizing, every_flag_that_gives_the_pool_memory_is_named) {
                 {"kv_memory", 1, 0, 1, "--kv-memory and --host-cache"},
                 {"kv_memory", 0, 1, 1, "--kv-blocks and --host-cache"},
                 {"kv_memory", 1, 0, 0, "--kv-memory"},
+                {"kv_memory", 0, 1, 0, "--kv-blocks"},
                 {"--host-cache", 1, 0, 1, "--host-cache"},
                 {"disk_cache_max", 1, 0, 1, "--disk-cache-max"},
                 {"a file", 1, 0, 1, "a file"}};

@@ -39,10 +39,10 @@ Test(cli_settings, every_flag_lands_in_its_place) {
     quire_error error;
     cr_assert_eq(RESOLVE(&s, &error, "--model", "m.gguf", "--socket=/s", "--listen", "127.0.0.1:1", "--api-key-file", "k",
                          "--context", "8192", "--kv-memory", "2G", "--block-tokens", "32", "--kv-type", "bf16,f32", "--threads",
-                         "3", "--max-sequences", "9", "--max-waiting", "11", "--step-ms", "20", "--host-cache", "1M",
-                         "--backend", "cpu", "--policy", "lru", "--cpu-path", "avx2", "--no-cache", "--socket-mode", "660",
-                         "--drain-seconds", "5", "--max-connections", "7", "--max-body", "64K", "--namespace-by-uid",
-                         "--metrics-compat", "vllm", "--log-level", "error", "--seed", "12345678901"),
+                         "3", "--max-sequences", "9", "--max-waiting", "11", "--step-ms", "20", "--backend", "cpu", "--policy",
+                         "lru", "--cpu-path", "avx2", "--no-cache", "--socket-mode", "660", "--drain-seconds", "5",
+                         "--max-connections", "7", "--max-body", "64K", "--namespace-by-uid", "--metrics-compat", "vllm",
+                         "--log-level", "error", "--seed", "12345678901"),
                  QUIRE_OK, "%s %s", error.source, error.text);
     cr_assert_str_eq(s.model, "m.gguf");
     cr_assert_str_eq(s.socket, "/s");
@@ -51,7 +51,7 @@ Test(cli_settings, every_flag_lands_in_its_place) {
     cr_assert_str_eq(s.cpu_path, "avx2");
     cr_assert_eq(s.socket_mode, 0660);
     cr_assert(s.max_connections == 7 && s.max_body == 65536 && s.drain_seconds == 5 && s.namespace_by_uid);
-    cr_assert(s.metrics_compat == 1 && s.log_level == QR_LOG_ERROR && s.backend == QR_BACKEND_CPU && s.host_cache == 1u << 20);
+    cr_assert(s.metrics_compat == 1 && s.log_level == QR_LOG_ERROR && s.backend == QR_BACKEND_CPU);
     cr_assert_eq(qr_settings_check(&s, &error), QUIRE_OK);
     quire_engine_config config;
     qr_settings_engine_config(&s, &config);
@@ -62,15 +62,16 @@ Test(cli_settings, every_flag_lands_in_its_place) {
     qr_settings_parser_deinit(&parser);
 }
 
-Test(cli_settings, flags_of_the_disk_cache_reach_the_engine) {
+Test(cli_settings, flags_of_the_tiers_reach_the_engine) {
     qr_settings_parser parser;
     qr_settings s;
     quire_error error;
     cr_assert_eq(RESOLVE(&s, &error, "--disk-cache", "/nowhere/kv", "--disk-cache-max", "3G", "--disk-write", "evict",
                          "--disk-write-budget", "50G/day", "--disk-cache-floor", "2M", "--verify-kv", "sample=7",
-                         "--hibernate-seconds", "0"),
+                         "--hibernate-seconds", "0", "--host-cache", "1M"),
                  QUIRE_OK, "%s %s", error.source, error.text);
     cr_assert_eq(qr_settings_check(&s, &error), QUIRE_OK);
+    cr_assert_eq(s.host_cache, 1u << 20);
     quire_engine_config config;
     qr_settings_engine_config(&s, &config);
     cr_assert_str_eq(config.disk_cache_path, "/nowhere/kv");
@@ -189,6 +190,35 @@ Test(cli_settings, the_environment_and_the_file_are_checked_alike) {
     unlink(path), unlink(twice), unlink(unknown);
 }
 
+Test(cli_settings, without_a_disk_cache_its_settings_are_refused_wherever_they_are_from) {
+    static const char *const rows[][2] = {{"disk-cache-max", "1G"}, {"disk-cache-floor", "1G"},  {"disk-write", "complete"},
+                                          {"disk-write", "off"},    {"disk-write-budget", "1G"}, {"verify-kv", "off"},
+                                          {"verify-kv", "always"},  {"hibernate-seconds", "0"},  {"hibernate-seconds", "10"}};
+    char path[] = "/tmp/quire-settings-XXXXXX", flag[64];
+    qr_settings_parser parser;
+    qr_settings s;
+    quire_error error;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(flag, sizeof flag, "--%s", rows[i][0]);
+        cr_expect_eq(RESOLVE(&s, &error, flag, rows[i][1]), QUIRE_INVALID, "%s", flag);
+        cr_expect_str_eq(error.source, flag);
+        cr_expect_str_eq(error.text, "needs --disk-cache DIR");
+        qr_settings_parser_deinit(&parser);
+        cr_expect_eq(RESOLVE(&s, &error, flag, rows[i][1], "--disk-cache", "/nowhere/kv"), QUIRE_OK, "%s", error.text);
+        qr_settings_parser_deinit(&parser);
+    }
+    setenv("QUIRE_HIBERNATE_SECONDS", "5", 1);
+    cr_assert_eq(RESOLVE(&s, &error, "--model", "m"), QUIRE_INVALID);
+    cr_assert_str_eq(error.source, "$QUIRE_HIBERNATE_SECONDS");
+    qr_settings_parser_deinit(&parser);
+    unsetenv("QUIRE_HIBERNATE_SECONDS");
+    write_file(path, "\nverify-kv = always\n");
+    cr_assert_eq(RESOLVE(&s, &error, "--config", path), QUIRE_INVALID);
+    cr_assert_not_null(strstr(error.source, "line 2, verify-kv"), "%s", error.source);
+    qr_settings_parser_deinit(&parser);
+    unlink(path);
+}
+
 Test(cli_settings, what_cannot_be_done_is_refused_by_name) {
     static const struct {
         qr_settings settings;
@@ -197,12 +227,8 @@ Test(cli_settings, what_cannot_be_done_is_refused_by_name) {
     } rows[] = {
         {{.backend = QR_BACKEND_CUDA, .block_tokens = 16}, "--backend", QUIRE_UNSUPPORTED},
         {{.disk_cache = "/d", .no_cache = true, .block_tokens = 16}, "--disk-cache", QUIRE_INVALID},
-        {{.disk_cache_max = 1, .block_tokens = 16}, "--disk-cache-max", QUIRE_INVALID},
-        {{.disk_write = QUIRE_KV_DISK_OFF, .block_tokens = 16}, "--disk-write", QUIRE_INVALID},
-        {{.disk_write_budget = 1, .block_tokens = 16}, "--disk-write-budget", QUIRE_INVALID},
-        {{.disk_cache_floor = 1, .block_tokens = 16}, "--disk-cache-floor", QUIRE_INVALID},
+        {{.host_cache = 1, .no_cache = true, .block_tokens = 16}, "--host-cache", QUIRE_INVALID},
         {{.disk_cache = "/", .disk_cache_floor = UINT64_MAX, .block_tokens = 16}, "--disk-cache-floor", QUIRE_INVALID},
-        {{.verify_every = 1, .block_tokens = 16}, "--verify-kv", QUIRE_INVALID},
         {{.kv_memory = 1, .kv_blocks = 1, .block_tokens = 16}, "--kv-blocks", QUIRE_INVALID},
         {{.block_tokens = 24}, "--block-tokens", QUIRE_INVALID},
     };
