@@ -40,8 +40,8 @@ static void plan_make(qr_disk *disk, uint32_t index, clean_plan *plan) {
 static quire_status empty_slots(qr_disk *disk, const clean_plan *plan, const qr_segment_file *file) {
     const qr_segment_shape *shape = &file->header.shape;
     uint32_t tail = plan->tail_dirty ? plan->used_slots : shape->slot_count;
-    quire_status status = qr_segment_file_punch(&disk->writer.io, file, disk->writer.wanted, plan->used_slots, NULL);
-    return status == QUIRE_OK ? qr_segment_file_zero(&disk->writer.io, file, tail, NULL) : status;
+    quire_status status = qr_segment_file_punch(&disk->writer.io, file, disk->writer.wanted, plan->used_slots);
+    return status == QUIRE_OK ? qr_segment_file_zero(&disk->writer.io, file, tail) : status;
 }
 
 static void footer_clear_slots(const qr_disk *disk, const clean_plan *plan, qr_footer *footer) {
@@ -53,7 +53,7 @@ static void footer_clear_slots(const qr_disk *disk, const clean_plan *plan, qr_f
 static quire_status clean_slots(qr_disk *disk, const clean_plan *plan, const qr_segment_file *file, qr_footer *footer) {
     qr_disk_writer *writer = &disk->writer;
     if (!plan->dirty && !plan->tail_dirty && !plan->suspect) return QUIRE_OK;
-    quire_status status = qr_segment_file_unseal(&writer->io, file, writer->page, true, NULL);
+    quire_status status = qr_segment_file_unseal(&writer->io, file, writer->page, true);
     if (status == QUIRE_OK) status = empty_slots(disk, plan, file);
     footer_clear_slots(disk, plan, footer);
     return status;
@@ -73,19 +73,20 @@ static quire_status clean_open(qr_disk *disk, const clean_plan *plan) {
 /* The footer on disk, or one made from the records. */
 static void footer_get(qr_disk *disk, const qr_segment_file *file, qr_footer *footer) {
     qr_disk_writer *writer = &disk->writer;
-    uint32_t damaged;
-    if (qr_segment_file_read_footer(&writer->io, file, writer->scratch_bytes, footer, NULL) == QUIRE_OK) return;
-    qr_segment_file_scan(&writer->io, file, writer->record, disk->sizes.record_bytes, writer->scratch_bytes, footer, &damaged);
+    if (qr_segment_file_read_footer(&writer->io, file, writer->scratch_bytes, footer) == QUIRE_OK) return;
+    qr_segment_file_scan(&writer->io, file, writer->record, disk->sizes.record_bytes, writer->scratch_bytes, footer, NULL);
 }
 
 /* False: at close nobody would hear of it, and what cannot be read now may be readable another time. */
-static bool lose_slot(qr_disk *disk, const clean_plan *plan, uint32_t slot, quire_status why) {
+static bool lose_slot(qr_disk *disk, const clean_plan *plan, uint32_t slot, quire_status status, const char *why) {
     pthread_mutex_lock(&disk->lock);
     bool heard = !disk->stopping;
     qr_record_id id = disk->segments[plan->segment].first;
     while (id != QR_RECORD_NONE && disk->records[id].slot != slot) id = disk->records[id].next;
     if (id != QR_RECORD_NONE && heard) {
-        disk->stats.corrupt_total += why == QUIRE_DAMAGED;
+        uint64_t offset = qr_segment_record_offset(&plan->header.shape, slot);
+        disk->stats.corrupt_total += status == QUIRE_DAMAGED;
+        if (status == QUIRE_DAMAGED) qr_disk_note_damage(disk, plan->header.id, offset, why);
         qr_disk_record_lose(disk, id);
     }
     pthread_mutex_unlock(&disk->lock);
@@ -101,10 +102,11 @@ static bool footer_complete(qr_disk *disk, const clean_plan *plan, const qr_segm
     for (uint32_t slot = 0; slot < plan->used_slots; slot++) {
         if (!writer->wanted[slot] || qr_footer_has(footer, slot)) continue;
         uint64_t offset = qr_segment_record_offset(&plan->header.shape, slot);
-        quire_status status = qr_disk_io_read_at(&writer->io, file->fd, writer->record, disk->sizes.record_bytes, offset, NULL);
-        if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, writer->record, &header, NULL);
+        quire_error why;
+        quire_status status = qr_disk_io_read_at(&writer->io, file->fd, writer->record, disk->sizes.record_bytes, offset, &why);
+        if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, writer->record, &header, &why);
         if (status == QUIRE_OK) qr_footer_set(footer, &header);
-        else complete &= lose_slot(disk, plan, slot, status);
+        else complete &= lose_slot(disk, plan, slot, status, why.text);
     }
     return complete;
 }
@@ -112,7 +114,7 @@ static bool footer_complete(qr_disk *disk, const clean_plan *plan, const qr_segm
 /* Nothing is there: what a reader would find out with the next record that is asked for. */
 static quire_status open_or_lose(qr_disk *disk, const clean_plan *plan, qr_segment_file *file) {
     qr_disk_io *io = &disk->writer.io;
-    quire_status status = qr_segment_file_open(io, &plan->header, true, file, NULL);
+    quire_status status = qr_segment_file_open(io, &plan->header, true, file);
     if (status != QUIRE_NOT_FOUND) return status;
     pthread_mutex_lock(&disk->lock);
     if (!disk->stopping) qr_disk_segment_doom(disk, plan->segment);
@@ -131,8 +133,8 @@ static quire_status clean_closed(qr_disk *disk, const clean_plan *plan, bool *se
     bool complete = footer_complete(disk, plan, &file, &footer);
     status = clean_slots(disk, plan, &file, &footer);
     if (status == QUIRE_OK && plan->sync_failed)
-        status = qr_segment_file_rewrite(&writer->io, &file, &footer, writer->record, disk->sizes.record_bytes, NULL);
-    if (status == QUIRE_OK && complete) status = qr_segment_file_seal(&writer->io, &file, &footer, NULL);
+        status = qr_segment_file_rewrite(&writer->io, &file, &footer, writer->record, disk->sizes.record_bytes);
+    if (status == QUIRE_OK && complete) status = qr_segment_file_seal(&writer->io, &file, &footer);
     else if (status == QUIRE_OK) status = qr_disk_io_sync(&writer->io, file.fd, NULL);
     *sealed = status == QUIRE_OK && complete;
     qr_segment_file_close(&writer->io, &file);

@@ -60,21 +60,21 @@ static void look_through(qr_disk *disk, foreign_look *look) {
 static quire_status foreign_empty(qr_disk *disk, foreign_look *look) {
     qr_disk_io *io = &disk->writer.io;
     uint32_t slots = look->file.header.shape.slot_count, used = look->indexed ? look->footer.used_slots : slots;
-    quire_status status = qr_segment_file_unseal(io, &look->file, disk->writer.page, true, NULL);
-    if (status == QUIRE_OK) status = qr_segment_file_punch(io, &look->file, look->wanted, used, NULL);
-    if (status == QUIRE_OK) status = qr_segment_file_zero(io, &look->file, used, NULL);
+    quire_status status = qr_segment_file_unseal(io, &look->file, disk->writer.page, true);
+    if (status == QUIRE_OK) status = qr_segment_file_punch(io, &look->file, look->wanted, used);
+    if (status == QUIRE_OK) status = qr_segment_file_zero(io, &look->file, used);
     if (status != QUIRE_OK || !look->indexed) return status == QUIRE_OK ? qr_disk_io_sync(io, look->file.fd, NULL) : status;
     for (uint32_t slot = 0; slot < used; slot++)
         if (!look->wanted[slot]) qr_footer_clear(&look->footer, slot);
     qr_footer_wipe_keys(&look->footer);
-    return qr_segment_file_seal(io, &look->file, &look->footer, NULL);
+    return qr_segment_file_seal(io, &look->file, &look->footer);
 }
 
 /* Opens it, reads its header and footer. OK, NO_MEMORY; else nothing can be said of what is in it. */
 static quire_status look_begin(qr_disk *disk, foreign_look *look, uint64_t id) {
     qr_disk_writer *writer = &disk->writer;
     qr_segment_header header = {.id = id};
-    quire_status status = qr_segment_file_open(&writer->io, &header, true, &look->file, NULL);
+    quire_status status = qr_segment_file_open(&writer->io, &header, true, &look->file);
     if (status == QUIRE_OK)
         status = qr_disk_io_read_at(&writer->io, look->file.fd, writer->page, QR_SEGMENT_HEADER_BYTES, 0, NULL);
     if (status == QUIRE_OK) status = qr_segment_header_decode(writer->page, &header, NULL);
@@ -85,7 +85,7 @@ static quire_status look_begin(qr_disk *disk, foreign_look *look, uint64_t id) {
     status = qr_region_alloc(footer + header.shape.slot_count, &look->memory, NULL);
     if (status != QUIRE_OK) return QUIRE_NO_MEMORY;
     look->wanted = (unsigned char *)look->memory.base + footer;
-    look->indexed = qr_segment_file_read_footer(&writer->io, &look->file, look->memory.base, &look->footer, NULL) == QUIRE_OK;
+    look->indexed = qr_segment_file_read_footer(&writer->io, &look->file, look->memory.base, &look->footer) == QUIRE_OK;
     return QUIRE_OK;
 }
 

@@ -42,19 +42,31 @@ typedef struct found_record {
 static void read_header_page(qr_disk *disk, int fd, found_segment *found, quire_error *error) {
     qr_disk_io *io = &disk->writer.io;
     unsigned char *page = disk->writer.page;
-    if (io->files->ops->size(io->files, fd, &found->file_bytes, NULL) != QUIRE_OK) return;
+    quire_status sized = io->files->ops->size(io->files, fd, &found->file_bytes, error);
+    if (qr_disk_io_fd_result(io, sized, fd, error) != QUIRE_OK) return;
     found->kind = FOUND_BAD;
-    if (found->file_bytes < QR_SEGMENT_HEADER_BYTES) return;
+    if (found->file_bytes < QR_SEGMENT_HEADER_BYTES) {
+        (void)qr_fail(error, QUIRE_DAMAGED, NULL, QR_NO_OFFSET, "the file is too short for a header");
+        return;
+    }
     found->kind = FOUND_UNREADABLE;
     if (qr_disk_io_read_at(io, fd, page, QR_SEGMENT_HEADER_BYTES, 0, NULL) != QUIRE_OK) return;
     quire_status status = qr_segment_header_decode(page, &found->header, error);
     if (status == QUIRE_UNSUPPORTED) return;
     bool holds = status == QUIRE_OK && found->header.id == found->id;
+    if (status == QUIRE_OK && !holds) (void)qr_fail(error, QUIRE_DAMAGED, NULL, QR_NO_OFFSET, "the header is another file's");
     bool ours = holds && qr_fingerprint_equal(&found->header.fingerprint, &disk->config.fingerprint) &&
                 found->header.shape.block_tokens == disk->config.block_tokens &&
                 found->header.shape.payload_bytes == disk->config.payload_bytes &&
                 found->header.shape.slot_count <= disk->sizes.slots_max;
     found->kind = !holds ? FOUND_BAD : ours ? FOUND_OURS : FOUND_FOREIGN;
+}
+
+static void found_is_damaged(qr_disk *disk, const found_segment *found, const quire_error *why) {
+    char name[QR_SEGMENT_NAME_MAX];
+    qr_segment_name(found->id, name);
+    qr_disk_io_note_damage(&disk->writer.io, name, 0, why);
+    disk->stats.corrupt_total++;
 }
 
 /* UNSUPPORTED: an unknown version. */
@@ -65,14 +77,16 @@ static quire_status read_header(qr_disk *disk, uint64_t id, found_segment *found
     quire_error why = {0};
     *found = (found_segment){.kind = FOUND_NOTHING, .id = id, .index = QR_SEGMENT_NONE};
     if (!qr_segment_path(io->folder, id, path)) return QUIRE_OK;
-    if (io->files->ops->open(io->files, path, QR_FILE_READ, true, &fd, NULL) != QUIRE_OK) {
-        io->error_count++; /* a folder or a link of this name is left alone, and its id is not taken again */
+    quire_status status = io->files->ops->open(io->files, path, QR_FILE_READ, true, &fd, &why);
+    if (qr_disk_io_path_result(io, status, path, &why) != QUIRE_OK) {
+        /* A folder or a link of this name is left alone, and its id is not taken again. */
         if (qr_disk_folder_has_file(path, &found->file_bytes)) found->kind = FOUND_UNREADABLE;
         return QUIRE_OK;
     }
     found->kind = FOUND_UNREADABLE;
     read_header_page(disk, fd, found, &why);
     io->files->ops->close(io->files, fd);
+    if (found->kind == FOUND_BAD) found_is_damaged(disk, found, &why);
     if (why.status == QUIRE_UNSUPPORTED) return qr_fail(error, QUIRE_UNSUPPORTED, path, why.offset, "%s", why.text);
     return QUIRE_OK;
 }
@@ -97,8 +111,7 @@ static bool found_counts(const found_segment *found) { return found->kind != FOU
 
 /* False: it still counts, and the writer will try again. */
 static bool found_remove(qr_disk *disk, found_segment *found) {
-    bool gone = qr_segment_file_remove(&disk->writer.io, found->id, NULL) == QUIRE_OK;
-    disk->writer.io.error_count += !gone;
+    bool gone = qr_segment_file_remove(&disk->writer.io, found->id) == QUIRE_OK;
     found->kind = gone ? FOUND_NOTHING : FOUND_STUCK;
     return gone;
 }
@@ -126,10 +139,7 @@ static void trim(qr_disk *disk) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < disk->found.segment_count; i++) {
         found_segment *found = &disk->found.segments[i];
-        if (found->kind == FOUND_BAD) {
-            disk->stats.corrupt_total++;
-            (void)found_remove(disk, found);
-        }
+        if (found->kind == FOUND_BAD) (void)found_remove(disk, found);
         if (!found_counts(found)) continue;
         bytes += found_bytes(found);
         count++;
@@ -186,7 +196,7 @@ static bool make_lasting(qr_disk *disk, const found_segment *found, const qr_seg
                          const qr_region *window) {
     qr_disk_io *io = &disk->writer.io;
     quire_status status = QUIRE_OK;
-    if (!found->sealed) status = qr_segment_file_rewrite(io, file, footer, window->base, window->size_bytes, NULL);
+    if (!found->sealed) status = qr_segment_file_rewrite(io, file, footer, window->base, window->size_bytes);
     return status == QUIRE_OK && qr_disk_io_sync(io, file->fd, NULL) == QUIRE_OK;
 }
 
@@ -194,7 +204,7 @@ static bool load_footer(qr_disk *disk, found_segment *found, const qr_segment_fi
                         const qr_region *window) {
     qr_footer footer;
     uint32_t damaged = 0;
-    found->sealed = qr_segment_file_read_footer(&disk->writer.io, file, scratch, &footer, NULL) == QUIRE_OK;
+    found->sealed = qr_segment_file_read_footer(&disk->writer.io, file, scratch, &footer) == QUIRE_OK;
     if (!found->sealed && found->kind == FOUND_FOREIGN) return true;
     if (!found->sealed)
         qr_segment_file_scan(&disk->writer.io, file, window->base, window->size_bytes, scratch, &footer, &damaged);
@@ -229,7 +239,7 @@ static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *w
     bool ours = found->kind == FOUND_OURS;
     if (!ours && (need > FOREIGN_FOOTER_MAX || qr_region_alloc(need, &scratch, NULL) != QUIRE_OK)) return true;
     bool kept = true;
-    if (qr_segment_file_open(&disk->writer.io, &found->header, ours, &file, NULL) == QUIRE_OK) {
+    if (qr_segment_file_open(&disk->writer.io, &found->header, ours, &file) == QUIRE_OK) {
         kept = load_footer(disk, found, &file, scratch.base, window);
         qr_segment_file_close(&disk->writer.io, &file);
     }
@@ -251,8 +261,7 @@ static quire_status load_footers(qr_disk *disk, quire_error *error) {
             status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
     }
     qr_region_free(&window);
-    qr_files *files = disk->config.files;
-    if (files->ops->sync_folder(files, disk->config.path, NULL) != QUIRE_OK) disk->writer.io.error_count++;
+    (void)!qr_disk_io_sync_folder(&disk->writer.io, NULL); /* counted */
     return status;
 }
 
@@ -322,6 +331,12 @@ static bool record_fits(const qr_disk *disk, const qr_record_header *header, qr_
            header->chain_digest == qr_record_chain_digest(digest, header->tokens, header->block_tokens);
 }
 
+static void record_is_damaged(qr_disk *disk, const found_segment *found, uint32_t slot) {
+    disk->stats.corrupt_total++;
+    qr_disk_note_damage(disk, found->id, qr_segment_record_offset(&found->header.shape, slot),
+                        "it does not hang together with its parent");
+}
+
 static void take_record(qr_disk *disk, const found_record *place) {
     const found_segment *found = &disk->found.segments[place->found];
     qr_record_header header;
@@ -330,7 +345,7 @@ static void take_record(qr_disk *disk, const found_record *place) {
     bool twice = disk->found.record_count && disk->records[disk->found.record_count - 1].serial == header.serial;
     bool orphan = header.parent_serial && parent == QR_RECORD_NONE;
     bool fits = !twice && !orphan && record_fits(disk, &header, parent);
-    disk->stats.corrupt_total += !twice && !orphan && !fits;
+    if (!twice && !orphan && !fits) record_is_damaged(disk, found, place->slot);
     disk->stats.index_orphans_total += orphan;
     qr_record_id id = fits ? qr_disk_record_take(disk) : QR_RECORD_NONE;
     if (id == QR_RECORD_NONE) {
@@ -409,7 +424,7 @@ static found_segment *find_open(qr_disk *disk) {
 static void open_last(qr_disk *disk) {
     found_segment *found = find_open(disk);
     qr_disk_writer *writer = &disk->writer;
-    if (!found || qr_segment_file_open(&writer->io, &found->header, true, &writer->file, NULL) != QUIRE_OK) return;
+    if (!found || qr_segment_file_open(&writer->io, &found->header, true, &writer->file) != QUIRE_OK) return;
     qr_footer_begin(&writer->footer, writer->footer_bytes, &found->header);
     memcpy(writer->footer_bytes, found->footer.bytes, qr_footer_fixed_bytes(&found->header.shape) + found->footer.key_bytes);
     writer->footer = found->footer;

@@ -6,7 +6,7 @@
  *   disk_index.c    a folder becomes a table                      disk_reader.c   the threads that read
  *   disk_folder.c   the folder itself: owner, lock, names         disk_foreign.c  other models' segments
  *   disk_budget.c   bytes a day                                   disk_io.c       counted file calls
- *                                                                 segment_file.c  one segment's file
+ *   disk_trouble.c  what went wrong, for the owner                segment_file.c  one segment's file
  *
  * Who may touch what: everything in qr_disk below `lock` is read and changed with the lock held, by any thread; no thread
  * holds it during a file call, so the owner of the store never waits for a disk. What lies in `writer` is the writer thread's
@@ -30,6 +30,7 @@
 #include "offload/segment_file.h"
 
 #define QR_SEGMENT_NONE UINT32_MAX
+enum { QR_DISK_TROUBLES = 16 };
 enum { QR_DISK_FORGETS_MAX = 8 }; /* more namespaces than that at a time: every foreign segment goes */
 
 typedef enum qr_disk_record_state {
@@ -111,6 +112,7 @@ typedef struct qr_disk_get {
     /* Found there. */
     const unsigned char *namespace_key;
     size_t namespace_bytes;
+    char what[sizeof((qr_store_trouble *)0)->what]; /* DAMAGED: what does not hold */
 } qr_disk_get;
 
 /* One per write buffer. */
@@ -204,6 +206,8 @@ typedef struct qr_disk {
     qr_store_refusal failing;   /* NONE, NO_SPACE or BROKEN */
     bool floor_near;
     qr_disk_budget budget;
+    qr_store_trouble troubles[QR_DISK_TROUBLES], telling; /* a ring; telling: what poll said last */
+    uint64_t trouble_total, trouble_told, trouble_missed; /* missed: noted nowhere */
     qr_store_stats stats;
 } qr_disk;
 
@@ -232,6 +236,12 @@ uint64_t qr_disk_take_serial(qr_disk *disk);
 /* Adds what a thread's file calls came to and zeroes it. */
 void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io);
 bool qr_disk_space_short(const qr_disk *disk);
+
+/* ---- disk_trouble.c; the lock is held ---- */
+void qr_disk_note_damage(qr_disk *disk, uint64_t segment_id, uint64_t offset, const char *what);
+void qr_disk_note_folder(qr_disk *disk, const char *what); /* counts as an error */
+void qr_disk_take_troubles(qr_disk *disk, const qr_disk_io *io);
+bool qr_disk_tell_trouble(qr_disk *disk, qr_store_event *event);
 
 /* ---- threads ---- */
 void *qr_disk_reader_main(void *disk);

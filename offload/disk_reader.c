@@ -7,6 +7,7 @@
  * A file that is not there any more takes all its records along. One that cannot be opened now (too many open files, rights)
  * keeps them: the gets end with BUSY.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "offload/disk_internal.h"
@@ -91,13 +92,19 @@ static bool run_choose(qr_disk *disk, read_run *run) {
 
 /* ---- reading; the lock is not held ---- */
 
+static quire_status get_damaged(qr_disk_get *get, const char *what) {
+    (void)snprintf(get->what, sizeof get->what, "%.*s", (int)sizeof get->what - 1, what);
+    return QUIRE_DAMAGED;
+}
+
 static quire_status get_check(const read_run *run, qr_disk_get *get) {
     qr_record_header header;
-    quire_status status = qr_segment_record_check(&run->header, get->slot, get->page, &header, NULL);
-    if (status != QUIRE_OK) return QUIRE_DAMAGED;
+    quire_error why;
+    quire_status status = qr_segment_record_check(&run->header, get->slot, get->page, &header, &why);
+    if (status != QUIRE_OK) return get_damaged(get, why.text);
     bool same =
         header.serial == get->serial && header.parent_serial == get->parent_serial && header.chain_digest == get->digest;
-    if (!same) return QUIRE_DAMAGED;
+    if (!same) return get_damaged(get, "another record lies here");
     memcpy(qr_record_page_tokens(get->page), header.tokens, header.block_tokens * sizeof *header.tokens);
     get->namespace_key = header.namespace_key;
     get->namespace_bytes = header.namespace_bytes;
@@ -127,7 +134,7 @@ static void run_read_file(const qr_disk *disk, qr_disk_io *io, const qr_segment_
 
 static void run_read(const qr_disk *disk, qr_disk_io *io, read_run *run) {
     qr_segment_file file;
-    quire_status status = qr_segment_file_open(io, &run->header, false, &file, NULL);
+    quire_status status = qr_segment_file_open(io, &run->header, false, &file);
     run->gone = status == QUIRE_NOT_FOUND;
     set_status(run, run->gone ? QUIRE_IO : QUIRE_BUSY);
     if (status != QUIRE_OK) return;
@@ -137,12 +144,17 @@ static void run_read(const qr_disk *disk, qr_disk_io *io, read_run *run) {
 
 /* ---- telling; the lock is held ---- */
 
+static void damage_found(qr_disk *disk, const read_run *run, const qr_disk_get *get) {
+    disk->stats.corrupt_total++;
+    qr_disk_note_damage(disk, run->header.id, qr_segment_record_offset(&run->header.shape, get->slot), get->what);
+}
+
 static void run_finish(qr_disk *disk, qr_disk_io *io, read_run *run) {
     qr_disk_segment *segment = &disk->segments[run->segment];
     for (uint32_t i = 0; i < run->count; i++) {
         qr_disk_get *get = run->gets[i];
         bool wanted = disk->records[get->record].state == QR_RECORD_LIVE; /* else its bytes may be cleaned already */
-        disk->stats.corrupt_total += wanted && get->status == QUIRE_DAMAGED;
+        if (wanted && get->status == QUIRE_DAMAGED) damage_found(disk, run, get);
         disk->stats.get_total += get->status == QUIRE_OK;
         disk->stats.get_bytes_total += get->status == QUIRE_OK ? disk->config.payload_bytes : 0;
         get_done(disk, get, get->status);

@@ -25,8 +25,7 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index) {
     uint64_t id = segment->id;
     pthread_mutex_unlock(&disk->lock);
     if (index == disk->writer.segment) qr_disk_writer_leave(disk);
-    bool gone = qr_segment_file_remove(io, id, NULL) == QUIRE_OK;
-    io->error_count += !gone;
+    bool gone = qr_segment_file_remove(io, id) == QUIRE_OK;
     pthread_mutex_lock(&disk->lock);
     if (gone) qr_disk_segment_free(disk, index);
     else qr_disk_pause_begin(disk, &disk->upkeep_pause);
@@ -162,9 +161,10 @@ static void members_move(qr_disk *disk, uint32_t count, uint32_t from, uint32_t 
     pthread_mutex_unlock(&disk->lock);
 }
 
-static void member_damaged(qr_disk *disk, const qr_disk_member *member, uint32_t from) {
+static void member_damaged(qr_disk *disk, const qr_disk_member *member, uint32_t from, uint64_t offset, const char *what) {
     pthread_mutex_lock(&disk->lock);
     disk->stats.corrupt_total++;
+    qr_disk_note_damage(disk, disk->segments[from].id, offset, what);
     if (member_stays(disk, member, from)) qr_disk_record_lose(disk, member->record);
     pthread_mutex_unlock(&disk->lock);
 }
@@ -182,11 +182,12 @@ static bool member_copy(qr_disk *disk, const qr_segment_file *file, uint32_t fro
     pthread_mutex_unlock(&disk->lock);
     if (!worth) return true;
     if (!room) return false;
-    quire_status status = qr_disk_io_read_at(&writer->io, file->fd, page, disk->sizes.record_bytes,
-                                             qr_segment_record_offset(&file->header.shape, slot), NULL);
-    if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, page, &header, NULL);
+    uint64_t offset = qr_segment_record_offset(&file->header.shape, slot);
+    quire_error why;
+    quire_status status = qr_disk_io_read_at(&writer->io, file->fd, page, disk->sizes.record_bytes, offset, &why);
+    if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, page, &header, &why);
     if (status != QUIRE_OK || header.serial != member->serial) {
-        member_damaged(disk, member, from);
+        member_damaged(disk, member, from, offset, status != QUIRE_OK ? why.text : "another record lies here");
         return true;
     }
     memcpy(writer->namespace_key, header.namespace_key, header.namespace_bytes); /* encoding begins with an empty page */
@@ -218,7 +219,7 @@ static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *la
     uint32_t count = members_gather(disk, from), carried = 0;
     *lasting = true;
     members_judge(disk, from, count);
-    quire_status status = qr_segment_file_open(&writer->io, &header, false, &file, NULL);
+    quire_status status = qr_segment_file_open(&writer->io, &header, false, &file);
     *lasting = status == QUIRE_OK || status == QUIRE_NOT_FOUND; /* what cannot be opened now is not thrown away for it */
     if (status != QUIRE_OK) return 0;
     for (uint32_t i = 0; i < count && carried < allowance; i++) {

@@ -269,6 +269,22 @@ static void disk_erase_foreign(qr_store *store, const void *namespace_key, size_
     pthread_mutex_unlock(&disk->lock);
 }
 
+static bool disk_where(const qr_store *store, qr_record_id id, qr_store_trouble *trouble) {
+    qr_disk *disk = disk_looked_at(store);
+    char name[QR_SEGMENT_NAME_MAX];
+    pthread_mutex_lock(&disk->lock);
+    const qr_disk_record *record = record_of(disk, id);
+    bool lies = record->state == QR_RECORD_LIVE;
+    if (lies) {
+        const qr_disk_segment *segment = &disk->segments[record->segment];
+        qr_segment_name(segment->id, name);
+        qr_store_trouble_fill(trouble, QR_STORE_TROUBLE_DAMAGED, name, qr_segment_record_offset(&segment->shape, record->slot),
+                              "");
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return lies;
+}
+
 static void disk_seal(qr_store *store) {
     qr_disk *disk = disk_of(store);
     pthread_mutex_lock(&disk->lock);
@@ -349,7 +365,8 @@ static bool disk_poll(qr_store *store, uint64_t now_us, qr_store_event *event) {
     (void)now_us;
     qr_disk *disk = disk_of(store);
     pthread_mutex_lock(&disk->lock);
-    bool any = poll_put(disk, event) || poll_get(disk, event) || poll_lost(disk, event) || poll_seal(disk, event);
+    bool any = poll_put(disk, event) || poll_get(disk, event) || poll_lost(disk, event) || poll_seal(disk, event) ||
+               qr_disk_tell_trouble(disk, event);
     pthread_mutex_unlock(&disk->lock);
     return any;
 }
@@ -622,6 +639,7 @@ quire_status qr_disk_open(const qr_disk_config *wanted, qr_store **store, quire_
         .erasing = disk_erasing,
         .erase_foreign = disk_erase_foreign,
         .seal = disk_seal,
+        .where = disk_where,
         .poll = disk_poll,
         .busy = disk_busy,
         .stats = disk_stats,

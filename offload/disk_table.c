@@ -201,6 +201,7 @@ void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io) {
     disk->stats.read_us_total += io->read_us;
     disk->stats.write_us_total += io->write_us;
     disk->stats.io_error_total += io->error_count;
+    if (io->trouble_count) qr_disk_take_troubles(disk, io);
     if (io->written_bytes) qr_disk_budget_spend(&disk->budget, io->written_bytes, qr_clock_wall_ms());
     *io = (qr_disk_io){.files = io->files, .folder = io->folder, .failed_sync_count = io->failed_sync_count};
 }

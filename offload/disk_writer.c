@@ -58,7 +58,7 @@ quire_status qr_disk_writer_seal(qr_disk *disk) {
     if (segment_copy(disk, writer->segment).sync_failed) return QUIRE_IO;
     uint64_t failed = writer->io.failed_sync_count;
     writer->footer_left = true;
-    quire_status status = qr_segment_file_seal(&writer->io, &writer->file, &writer->footer, NULL);
+    quire_status status = qr_segment_file_seal(&writer->io, &writer->file, &writer->footer);
     writer->sealed = status == QUIRE_OK;
     segment_set_unsealed(disk, writer->segment, !writer->sealed, writer->io.failed_sync_count != failed);
     return status;
@@ -81,7 +81,7 @@ static quire_status segment_begin(qr_disk *disk) {
     uint32_t index = qr_disk_segment_take(disk, header.id, &header.shape, QR_SEGMENT_OURS);
     pthread_mutex_unlock(&disk->lock);
     if (index == QR_SEGMENT_NONE) return QUIRE_NO_SPACE;
-    status = qr_segment_file_create(&writer->io, &header, writer->page, &writer->file, NULL);
+    status = qr_segment_file_create(&writer->io, &header, writer->page, &writer->file);
     if (status != QUIRE_OK) {
         segment_give_up(disk, index);
         return status;
@@ -106,7 +106,7 @@ quire_status qr_disk_writer_ready(qr_disk *disk) {
     }
     if (writer->segment == QR_SEGMENT_NONE) return segment_begin(disk);
     if (!writer->footer_left) return QUIRE_OK;
-    quire_status status = qr_segment_file_unseal(&writer->io, &writer->file, writer->page, false, NULL);
+    quire_status status = qr_segment_file_unseal(&writer->io, &writer->file, writer->page, false);
     segment_set_unsealed(disk, writer->segment, true, false);
     writer->sealed = writer->footer_left = false;
     if (status != QUIRE_OK) qr_disk_writer_leave(disk);

@@ -61,6 +61,20 @@ typedef enum qr_store_refusal {
 } qr_store_refusal;
 const char *qr_store_refusal_name(qr_store_refusal refusal);
 
+/* Something that went wrong with a file, for whoever runs the machine: where, and what. Never what a record holds. */
+typedef enum qr_store_trouble_kind {
+    QR_STORE_TROUBLE_DAMAGED, /* a record or a file that does not prove itself */
+    QR_STORE_TROUBLE_ERROR    /* a call that failed, a file or folder that went */
+} qr_store_trouble_kind;
+
+typedef struct qr_store_trouble {
+    qr_store_trouble_kind kind;
+    uint64_t offset;  /* UINT64_MAX: none */
+    uint64_t wall_ms; /* since 1970 */
+    char file[40];    /* name in the folder; empty: the folder itself */
+    char what[64];    /* cut to fit */
+} qr_store_trouble;
+
 typedef enum qr_store_event_kind {
     QR_STORE_PUT_DONE, /* status OK: published. Else the record is gone already (IO, NO_SPACE; NOT_FOUND: its parent went) */
     QR_STORE_GET_DONE, /* status OK: payload is valid and proved. IO, DAMAGED: the owner drops the record; NOT_FOUND: it was
@@ -68,6 +82,7 @@ typedef enum qr_store_event_kind {
                           then */
     QR_STORE_LOST,     /* its space was needed (or its file is gone): the record is gone already */
     QR_STORE_SEALED,   /* everything put before qr_store_seal is on stable storage; status */
+    QR_STORE_TROUBLE,  /* see trouble; tag: how many before it were too many to be kept */
 } qr_store_event_kind;
 
 typedef struct qr_store_event {
@@ -82,6 +97,7 @@ typedef struct qr_store_event {
     const quire_token *tokens; /* [block_tokens] */
     const void *namespace_key;
     size_t namespace_bytes;
+    const qr_store_trouble *trouble; /* TROUBLE: until the next poll */
 } qr_store_event;
 
 typedef struct qr_store_stats {
@@ -136,6 +152,8 @@ typedef struct qr_store_ops {
      * records that are not in the store any more go too, whosever they were. A second call for the same may come any time. */
     void (*erase_foreign)(qr_store *store, const void *namespace_key, size_t namespace_bytes);
     void (*seal)(qr_store *store);
+    /* File and offset of a published record, for a trouble that its owner found. False: nothing can be said. */
+    bool (*where)(const qr_store *store, qr_record_id record, qr_store_trouble *trouble);
     bool (*poll)(qr_store *store, uint64_t now_us, qr_store_event *event); /* false: nothing new */
     /* Gets, puts, seals and erasures are under way. */
     bool (*busy)(const qr_store *store);

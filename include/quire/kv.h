@@ -298,6 +298,21 @@ typedef struct quire_kv_tier_stats {
     uint64_t budget_bytes, budget_left_bytes; /* of today; 0: no budget */
 } quire_kv_tier_stats;
 
+/* Where something went wrong below the pool, for whoever runs the machine. Never what a block holds. */
+typedef enum quire_kv_trouble_kind {
+    QUIRE_KV_TROUBLE_DAMAGED, /* a record or a file that does not prove itself */
+    QUIRE_KV_TROUBLE_ERROR,   /* a call that failed, a file or folder that went */
+    QUIRE_KV_TROUBLE_MISMATCH /* recomputed, and not what was stored (verify_every) */
+} quire_kv_trouble_kind;
+typedef struct quire_kv_trouble {
+    quire_kv_trouble_kind kind;
+    uint64_t offset;  /* in the file; UINT64_MAX: none */
+    uint64_t unix_ms; /* when it was found */
+    char file[40];    /* name in the folder of the disk tier; empty: the folder itself, or host memory */
+    char what[64];
+} quire_kv_trouble;
+enum { QUIRE_KV_TROUBLES = 8 };
+
 typedef struct quire_kv_tiers_stats {
     quire_kv_tier_stats tiers[QUIRE_KV_TIER_COUNT];
     uint64_t refused_blocks_total[QUIRE_KV_REFUSED_COUNT];
@@ -309,6 +324,10 @@ typedef struct quire_kv_tiers_stats {
      * since it began does not count. Failed: it has not ended by itself, or what is there may not last. */
     uint32_t flush_refused;
     bool flush_failed;
+    /* The latest: number n, from 0 on, lies at n % QUIRE_KV_TROUBLES, while it is one of the last so many. `what` is empty
+     * where there were too many at a time to keep more than their number. */
+    uint64_t troubles_total;
+    quire_kv_trouble troubles[QUIRE_KV_TROUBLES];
 } quire_kv_tiers_stats;
 QUIRE_API void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats);
 

@@ -1,10 +1,12 @@
 /* tiers.c - the lower tiers as a whole: what they cost, create and destroy, poll, statistics. */
 #include "runtime/kv/tiers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assertion.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "offload/disk_store.h"
@@ -240,6 +242,35 @@ void qr_kv_tiers_destroy(quire_kv *kv) {
     qr_host_arena_deinit(&tiers->host);
 }
 
+/* ---- troubles ---- */
+
+static void trouble_keep(kv_tiers *tiers, quire_kv_trouble_kind kind, const qr_store_trouble *found) {
+    quire_kv_trouble *kept = &tiers->troubles[tiers->trouble_total++ % QUIRE_KV_TROUBLES];
+    _Static_assert(sizeof kept->file == sizeof found->file && sizeof kept->what == sizeof found->what, "copied as they are");
+    *kept = (quire_kv_trouble){.kind = kind, .offset = found->offset, .unix_ms = found->wall_ms};
+    memcpy(kept->file, found->file, sizeof kept->file);
+    memcpy(kept->what, found->what, sizeof kept->what);
+}
+
+void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, uint32_t record, const char *what) {
+    const qr_store *store = kv->tiers.store;
+    qr_store_trouble found;
+    if (record == QR_RECORD_NONE || !store->ops->where(store, record, &found))
+        found = (qr_store_trouble){.offset = UINT64_MAX, .wall_ms = qr_clock_wall_ms()};
+    (void)snprintf(found.what, sizeof found.what, "%s", what);
+    trouble_keep(&kv->tiers, kind, &found);
+}
+
+static void trouble_told(quire_kv *kv, const qr_store_event *event) {
+    bool damaged = event->trouble->kind == QR_STORE_TROUBLE_DAMAGED;
+    uint64_t missed = event->tag < QUIRE_KV_TROUBLES ? event->tag : QUIRE_KV_TROUBLES;
+    kv->tiers.trouble_total += event->tag - missed;
+    while (missed-- > 0) /* nobody knows more of them */
+        kv->tiers.troubles[kv->tiers.trouble_total++ % QUIRE_KV_TROUBLES] = (quire_kv_trouble){0};
+    trouble_keep(&kv->tiers, damaged ? QUIRE_KV_TROUBLE_DAMAGED : QUIRE_KV_TROUBLE_ERROR, event->trouble);
+    kv->tiers.changed = true;
+}
+
 /* ---- going on ---- */
 
 static void tiers_take_event(quire_kv *kv, const qr_store_event *event) {
@@ -251,6 +282,7 @@ static void tiers_take_event(quire_kv *kv, const qr_store_event *event) {
         qr_kv_flush_sealed(kv, event->status);
         kv->tiers.changed = true;
         break;
+    case QR_STORE_TROUBLE: trouble_told(kv, event); break;
     }
 }
 
@@ -373,7 +405,9 @@ void quire_kv_get_tiers_stats(const quire_kv *kv, quire_kv_tiers_stats *stats) {
     *stats = (quire_kv_tiers_stats){.verified_blocks_total = tiers->verified,
                                     .verify_mismatches_total = tiers->mismatches,
                                     .flush_refused = tiers->flush_refused,
-                                    .flush_failed = tiers->flush_failed};
+                                    .flush_failed = tiers->flush_failed,
+                                    .troubles_total = tiers->trouble_total};
+    memcpy(stats->troubles, tiers->troubles, sizeof stats->troubles);
     for (int tier = 0; tier < QUIRE_KV_TIER_COUNT; tier++) stats_count(&stats->tiers[tier], tiers, (quire_kv_tier)tier);
     memcpy(stats->refused_blocks_total, tiers->refused, sizeof stats->refused_blocks_total);
     stats_device(kv, &stats->tiers[QUIRE_KV_TIER_DEVICE]);

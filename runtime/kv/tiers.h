@@ -235,6 +235,8 @@ typedef struct kv_tiers {
     uint64_t refused[QUIRE_KV_REFUSED_COUNT];
     uint64_t verified, mismatches;
     uint64_t damaged; /* read and not what it should be, besides those that the store noticed */
+    uint64_t trouble_total;
+    quire_kv_trouble troubles[QUIRE_KV_TROUBLES]; /* number n at n % QUIRE_KV_TROUBLES */
     qr_rate rates[QUIRE_KV_TIER_COUNT];
     unsigned char key[QR_RECORD_KEY_MAX]; /* a namespace's, while a record is begun */
     uint32_t *check_nodes;                /* [nodes] */
@@ -259,6 +261,8 @@ QUIRE_MUST_CHECK quire_status qr_kv_tiers_create(quire_kv *kv, qr_store *store, 
 void qr_kv_tiers_destroy(quire_kv *kv);
 uint64_t qr_kv_now_us(const quire_kv *kv);
 void qr_kv_refuse(quire_kv *kv, qr_store_refusal refusal);
+/* What a published record has is not what it should be. QR_RECORD_NONE: what a slot of the host tier has. */
+void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, uint32_t record, const char *what);
 
 /* ---- transfers.c ---- */
 

@@ -118,6 +118,8 @@ static void verify_differs(quire_kv *kv, const kv_verify_job *job) {
     if (!verify_is_node(kv, job)) return;
     uint32_t record = qr_tree_record(&kv->tree, job->node);
     if (record != QR_COPY_NONE && job->record != QR_RECORD_NONE && record != job->record) return; /* a newer one */
+    qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_MISMATCH, record != QR_COPY_NONE ? job->record : QR_RECORD_NONE,
+                       "recomputed, and not what is stored");
     qr_kv_lose(kv, job->node, QR_GHOST_DAMAGED, false, QR_RECORD_NONE);
     qr_tree_list_unsaved(&kv->tree, job->node);
 }

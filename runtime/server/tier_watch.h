@@ -1,6 +1,6 @@
 /* tier_watch.h - says in the log when something below the pool goes wrong: requests never fail for it, so nobody else would.
  *
- * Counts by kind, never what was read or written. Thread: the loop's.
+ * Files, offsets and counts by kind, never what was read or written. Thread: the loop's.
  */
 #ifndef QR_SERVER_TIER_WATCH_H
 #define QR_SERVER_TIER_WATCH_H
@@ -19,9 +19,11 @@ typedef enum qr_tier_trouble {
 /* Zero-initialised. */
 typedef struct qr_tier_watch {
     uint64_t seen[QR_TROUBLE_COUNT];
+    uint64_t troubles_seen;
 } qr_tier_watch;
 
-/* One line, a warning, if any count has risen since the last look: by how much each has. How often it is called is how often
- * there is a line at most. */
+/* A line, a warning, for each of the latest troubles since the last look, QUIRE_KV_TROUBLES at most: which file, where, what.
+ * Then one line if any count has risen: by how much each has, and how many troubles had no line of their own. How often it is
+ * called is how often there are so many lines at most. */
 void qr_tier_watch_look(qr_tier_watch *watch, const quire_kv_tiers_stats *tiers, const qr_log *log);
 #endif

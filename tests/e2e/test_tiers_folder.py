@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -120,3 +121,4 @@ def test_a_folder_that_goes_away_fails_no_request(twin, tmp_path, way):
                 before = stored(d)
                 until(lambda: stored(d) > before, again=round_of_all)
         assert " warn tier_trouble " in d.output()
+        assert re.search(r" warn tier_(damaged|error) file=\S+ offset=-?\d+ what=\S", d.output())

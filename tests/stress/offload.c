@@ -70,6 +70,7 @@ static void on_event(scene *s, const qr_store_event *event) {
         s->lost++;
         break;
     case QR_STORE_SEALED: s->wrong += event->status != QUIRE_OK; break;
+    case QR_STORE_TROUBLE: s->wrong++; break;
     }
 }
 

@@ -54,7 +54,9 @@ struct fake_store {
     uint64_t read_free_us, write_free_us; /* when the disk has done what it was given */
     uint32_t *late_owners;                /* [record_max] of losses noted before a drop, or QR_OWNER_NONE */
     uint32_t lost_count, late_count, seal_count, erased_count;
-    bool open, hold, killed;
+    bool open, hold, killed, complains;
+    qr_store_trouble trouble;
+    uint64_t missed;
     qr_store_stats stats;
 };
 
@@ -432,11 +434,23 @@ static void fake_lose_some(fake_store *fake) {
     fake_vanish(fake, &fake->records[id], FAKE_LOST);
 }
 
+static bool fake_tell_trouble(fake_store *fake, qr_store_event *event) {
+    if (!fake->complains) return false;
+    fake->complains = false;
+    *event = (qr_store_event){.kind = QR_STORE_TROUBLE,
+                              .record = QR_RECORD_NONE,
+                              .owner = QR_OWNER_NONE,
+                              .tag = fake->missed,
+                              .trouble = &fake->trouble};
+    return true;
+}
+
 static bool fake_poll(qr_store *store, uint64_t now_us, qr_store_event *event) {
     fake_store *fake = fake_of(store);
     fake->polls++;
     if (now_us > fake->now_us) fake->now_us = now_us;
     fake_lose_some(fake);
+    if (fake_tell_trouble(fake, event)) return true;
     if (fake->lost_count > 0 && fake_tell_lost(fake, event)) return true;
     if (fake->hold) return false;
     if (fake->late_count > 0 && fake_chance(fake, 30)) return fake_tell_late(fake, event);
@@ -481,6 +495,12 @@ static void fake_buffers(const qr_store *store, void **base, size_t *size_bytes)
     const fake_store *fake = fake_of(store);
     *base = fake->memory;
     *size_bytes = (size_t)(fake_buffer_stride(&fake->config) * (fake->config.write_buffers + fake->config.read_buffers));
+}
+
+static bool fake_where(const qr_store *store, qr_record_id record, qr_store_trouble *trouble) {
+    (void)store;
+    *trouble = (qr_store_trouble){.offset = record, .file = "fake"};
+    return true;
 }
 
 static quire_status fake_check(const qr_store *store, quire_error *error) {
@@ -535,6 +555,7 @@ static const qr_store_ops fake_ops = {
     .erasing = fake_erasing,
     .erase_foreign = fake_erase_foreign,
     .seal = fake_seal,
+    .where = fake_where,
     .poll = fake_poll,
     .busy = fake_busy,
     .stats = fake_stats,
@@ -608,6 +629,12 @@ void fake_store_set_speed(fake_store *fake, uint64_t read_bytes_per_second, uint
 void fake_store_hold(fake_store *fake, bool hold) { fake->hold = hold; }
 
 void fake_store_kill(fake_store *fake) { fake->killed = true; }
+
+void fake_store_complain(fake_store *fake, const qr_store_trouble *trouble, uint64_t missed) {
+    fake->trouble = *trouble;
+    fake->missed = missed;
+    fake->complains = true;
+}
 
 uint64_t fake_store_next_us(const fake_store *fake) {
     uint64_t next = UINT64_MAX;

@@ -49,6 +49,8 @@ fake_store_faults *fake_store_faults_of(fake_store *fake);
 void fake_store_set_speed(fake_store *fake, uint64_t read_bytes_per_second, uint64_t write_bytes_per_second);
 /* Nothing completes while held. */
 void fake_store_hold(fake_store *fake, bool hold);
+/* The next poll tells this trouble, and that so many before it were not kept. */
+void fake_store_complain(fake_store *fake, const qr_store_trouble *trouble, uint64_t missed);
 /* The next close forgets what is not published. */
 void fake_store_kill(fake_store *fake);
 /* When the next completion is due in virtual time: UINT64_MAX when nothing is under way, 0 when it is due by polls alone. */

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "offload/segment_file.h"
 
 _Noreturn void model_fail(const store_model *m, const char *file, int line, const char *what) {
     (void)fprintf(stderr, "%s:%d: %s\nseed %llu, step %llu, folder %s\n", file, line, what, (unsigned long long)m->options.seed,
@@ -134,6 +135,17 @@ static void on_sealed(store_model *m, const qr_store_event *event) {
     }
 }
 
+/* Where it happened can be said, and what. Damage without faults: what a process that was killed had begun. */
+static void on_trouble(store_model *m, const qr_store_event *event) {
+    const qr_store_trouble *trouble = event->trouble;
+    uint64_t id;
+    MODEL_ASSERT(m, trouble->what[0] && trouble->wall_ms);
+    MODEL_ASSERT(m, trouble->kind == QR_STORE_TROUBLE_ERROR || qr_segment_name_parse(trouble->file, &id));
+    MODEL_ASSERT(m, trouble->kind == QR_STORE_TROUBLE_DAMAGED || m->options.faults || is_over(m));
+    MODEL_ASSERT(m, event->tag == 0 || m->options.faults || is_over(m));
+    m->coverage.troubles++;
+}
+
 bool model_take_event(store_model *m) {
     qr_store_event event;
     m->now_us += 1000;
@@ -143,6 +155,7 @@ bool model_take_event(store_model *m) {
     case QR_STORE_GET_DONE: on_get_done(m, &event); break;
     case QR_STORE_LOST: on_lost(m, &event); break;
     case QR_STORE_SEALED: on_sealed(m, &event); break;
+    case QR_STORE_TROUBLE: on_trouble(m, &event); break;
     }
     return true;
 }

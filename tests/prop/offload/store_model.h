@@ -71,7 +71,7 @@ typedef struct model_options {
 
 typedef struct model_coverage {
     uint64_t puts, put_failed, put_orphaned, refused[QR_STORE_REFUSAL_COUNT];
-    uint64_t gets, get_failed, get_gone, lost, dropped, erased, seals;
+    uint64_t gets, get_failed, get_gone, lost, dropped, erased, seals, troubles;
     uint64_t closes, kills, cuts, found, found_foreign, duplicates, scans;
 } model_coverage;
 

@@ -139,6 +139,11 @@ static void rig_note(disk_rig *rig, const qr_store_event *event) {
         rig->sealed_count++;
         rig->last_seal = event->status;
         break;
+    case QR_STORE_TROUBLE:
+        rig->trouble = *event->trouble;
+        rig->trouble_count++;
+        rig->trouble_missed += event->tag;
+        break;
     }
 }
 

@@ -15,6 +15,8 @@ typedef struct disk_rig {
     /* What poll said, by kind; the last of each. */
     uint32_t put_ok, put_failed, get_ok, get_failed, lost_count, sealed_count;
     quire_status last_put, last_get, last_seal;
+    qr_store_trouble trouble;
+    uint64_t trouble_count, trouble_missed;
     uint32_t lost_owners[RIG_RECORDS_MAX];
     bool lost[RIG_RECORDS_MAX]; /* by owner */
     /* What index found. */

@@ -49,14 +49,16 @@ Test(server_tier_watch, a_line_says_by_how_much_each_count_has_risen) {
     qr_tier_watch_look(&watch, &tiers, &s.log);
     qr_tier_watch_look(&watch, &tiers, &s.log);
     cr_assert_eq(lines_of(spool_text(&s)), 1, "%s", s.text);
-    cr_assert_not_null(strstr(s.text, " warn tier_trouble damaged=3 errors=0 verify_mismatches=0 unwritable_blocks=0\n"));
+    cr_assert_not_null(
+        strstr(s.text, " warn tier_trouble damaged=3 errors=0 verify_mismatches=0 unwritable_blocks=0 suppressed=0\n"));
     tiers.tiers[QUIRE_KV_TIER_DISK].damaged_total = 3;
     tiers.tiers[QUIRE_KV_TIER_DISK].error_total = 4;
     tiers.verify_mismatches_total = 5;
     tiers.refused_blocks_total[QUIRE_KV_REFUSED_BROKEN] = 6;
     qr_tier_watch_look(&watch, &tiers, &s.log);
     cr_assert_eq(lines_of(spool_text(&s)), 2, "%s", s.text);
-    cr_assert_not_null(strstr(s.text, " warn tier_trouble damaged=1 errors=4 verify_mismatches=5 unwritable_blocks=6\n"));
+    cr_assert_not_null(
+        strstr(s.text, " warn tier_trouble damaged=1 errors=4 verify_mismatches=5 unwritable_blocks=6 suppressed=0\n"));
     fclose(s.file);
 }
 
@@ -74,6 +76,58 @@ Test(server_tier_watch, every_single_kind_is_told) {
         cr_expect_eq(lines_of(spool_text(&s)), 1, "kind %d", kind);
         fclose(s.file);
     }
+}
+
+/* Number n, as the manager keeps it. */
+static void add_trouble(quire_kv_tiers_stats *tiers, quire_kv_trouble_kind kind, const char *file, uint64_t offset,
+                        const char *what) {
+    quire_kv_trouble *trouble = &tiers->troubles[tiers->troubles_total++ % QUIRE_KV_TROUBLES];
+    *trouble = (quire_kv_trouble){.kind = kind, .offset = offset, .unix_ms = 1700000000123};
+    snprintf(trouble->file, sizeof trouble->file, "%s", file);
+    snprintf(trouble->what, sizeof trouble->what, "%s", what);
+}
+
+Test(server_tier_watch, a_trouble_is_told_once_with_its_file_and_offset) {
+    quire_kv_tiers_stats tiers = {0};
+    qr_tier_watch watch = {0};
+    spool s;
+    spool_open(&s);
+    add_trouble(&tiers, QUIRE_KV_TROUBLE_DAMAGED, "segment-0123456789abcdef.quire", 12288, "payload checksum");
+    tiers.tiers[QUIRE_KV_TIER_DISK].damaged_total = 1;
+    qr_tier_watch_look(&watch, &tiers, &s.log);
+    qr_tier_watch_look(&watch, &tiers, &s.log);
+    cr_assert_eq(lines_of(spool_text(&s)), 2, "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " warn tier_damaged file=segment-0123456789abcdef.quire offset=12288 "
+                                      "what=\"payload checksum\" unix_ms=1700000000123\n"),
+                       "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " warn tier_trouble damaged=1 errors=0 verify_mismatches=0 unwritable_blocks=0 "
+                                      "suppressed=0\n"));
+    add_trouble(&tiers, QUIRE_KV_TROUBLE_ERROR, "", UINT64_MAX, "gone");
+    add_trouble(&tiers, QUIRE_KV_TROUBLE_MISMATCH, "", UINT64_MAX, "differs");
+    add_trouble(&tiers, QUIRE_KV_TROUBLE_MISMATCH, "segment-1", 4096, "differs");
+    qr_tier_watch_look(&watch, &tiers, &s.log);
+    cr_assert_eq(lines_of(spool_text(&s)), 5, "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " warn tier_error file=. offset=-1 what=gone "), "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " warn tier_verify_mismatch file=\"(host memory)\" offset=-1 what=differs "), "%s",
+                       s.text);
+    cr_assert_not_null(strstr(s.text, " warn tier_verify_mismatch file=segment-1 offset=4096 what=differs "), "%s", s.text);
+    fclose(s.file);
+}
+
+Test(server_tier_watch, troubles_without_a_line_are_counted) {
+    quire_kv_tiers_stats tiers = {0};
+    qr_tier_watch watch = {0};
+    spool s;
+    spool_open(&s);
+    for (uint64_t n = 0; n < QUIRE_KV_TROUBLES + 5; n++) add_trouble(&tiers, QUIRE_KV_TROUBLE_ERROR, "segment-1", n, "bad");
+    add_trouble(&tiers, QUIRE_KV_TROUBLE_ERROR, "", 0, ""); /* of which nothing was kept */
+    qr_tier_watch_look(&watch, &tiers, &s.log);
+    cr_assert_eq(lines_of(spool_text(&s)), QUIRE_KV_TROUBLES - 1 + 1, "%s", s.text);
+    cr_assert_null(strstr(s.text, " offset=5 "));
+    cr_assert_not_null(strstr(s.text, " offset=6 "), "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " offset=12 "), "%s", s.text);
+    cr_assert_not_null(strstr(s.text, " suppressed=7\n"), "%s", s.text);
+    fclose(s.file);
 }
 
 static bool lines_come(spool *s, int lines) {
