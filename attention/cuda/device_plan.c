@@ -2,6 +2,7 @@
  *
  * unit   the rows of one sequence in this step. Units are put in the order of their block tables, so that those that share
  *        leading blocks are neighbours; `joined` says how many leading spans a unit reads together with the one before it.
+ *        The sort looks at each block id of a table about once, however long the prefixes are that tables share.
  * shared spans below `shared_end` of a unit: one set of items for all units of a run.
  * own    the spans from there on, slice by slice of the unit's rows.
  *
@@ -11,6 +12,7 @@
 #include "attention/cuda/device_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assertion.h"
 #include "base/checked.h"
@@ -20,11 +22,13 @@
 enum { SPAN = QR_CUDA_SPAN_TOKENS };
 /* Items per walker to aim at: enough that the last ones finish together, few enough that partials stay a small part. */
 enum { ITEMS_PER_WALKER = 4 };
+enum { COMPARE_STRIDE = 16 }; /* block ids compared at once */
 
 typedef struct plan_unit {
     uint32_t row, row_count;
     uint32_t table; /* place of its block 0 in the batch's block_ids */
     uint32_t block_count;
+    uint32_t common;             /* leading blocks that the unit before it has too */
     uint32_t joined, shared_end; /* in spans from 0 */
 } plan_unit;
 
@@ -42,12 +46,13 @@ struct qr_cuda_plan {
     uint32_t narrow_walkers, wide_walkers;
     const qr_attn_batch *batch;
     uint32_t unit_count;
-    plan_unit *unit;         /* [sequences_max], in the order of tables */
+    plan_unit *unit, *spare; /* [sequences_max], in the order of tables; room to sort them */
     plan_row *row;           /* [rows_max] */
     qr_cuda_item *narrow;    /* [cells_max + rows_max] */
     qr_cuda_item *wide;      /* the same, and more where a row has many heads */
     qr_cuda_item_row *entry; /* [cells_max + rows_max] */
     qr_cuda_fold_row *fold;  /* [rows_max] */
+    uint32_t *place;         /* [2 * (tokens_max + 1)], to sort items */
     uint32_t narrow_count, wide_count, entry_count;
     qr_region region; /* all lists */
 };
@@ -64,15 +69,18 @@ static quire_status take_lists(qr_cuda_plan *plan, quire_error *error) {
     const qr_cuda_plan_limits *l = &plan->limits;
     size_t entries = (size_t)l->cells_max + l->rows_max, used = 0;
     size_t wide_max = entries + entries * plan->group / QR_CUDA_WIDE_ROWS + 1;
-    size_t unit = take(&used, l->sequences_max, sizeof(plan_unit)), row = take(&used, l->rows_max, sizeof(plan_row));
+    size_t unit = take(&used, l->sequences_max, sizeof(plan_unit)), spare = take(&used, l->sequences_max, sizeof(plan_unit));
+    size_t row = take(&used, l->rows_max, sizeof(plan_row));
     size_t narrow = take(&used, entries, sizeof(qr_cuda_item)), wide = take(&used, wide_max, sizeof(qr_cuda_item));
     size_t entry = take(&used, entries, sizeof(qr_cuda_item_row)), fold = take(&used, l->rows_max, sizeof(qr_cuda_fold_row));
+    size_t place = take(&used, 2 * ((size_t)l->tokens_max + 1), sizeof(uint32_t));
     quire_status status = qr_region_alloc(used, &plan->region, error);
     if (status) return status;
     uint8_t *base = plan->region.base;
-    plan->unit = (plan_unit *)(base + unit), plan->row = (plan_row *)(base + row);
+    plan->unit = (plan_unit *)(base + unit), plan->spare = (plan_unit *)(base + spare), plan->row = (plan_row *)(base + row);
     plan->narrow = (qr_cuda_item *)(base + narrow), plan->wide = (qr_cuda_item *)(base + wide);
     plan->entry = (qr_cuda_item_row *)(base + entry), plan->fold = (qr_cuda_fold_row *)(base + fold);
+    plan->place = (uint32_t *)(base + place);
     return QUIRE_OK;
 }
 
@@ -106,38 +114,6 @@ qr_cuda_plan_memory qr_cuda_plan_memory_of(const qr_cuda_plan *plan) {
     return (qr_cuda_plan_memory){plan->region.base, plan->region.size_bytes};
 }
 
-/* ---- sorting: heap sort, since the step takes no memory ---- */
-
-typedef struct sorter {
-    const void *context;
-    uint8_t *base;
-    size_t size;
-    bool (*before)(const void *context, const void *a, const void *b);
-} sorter;
-
-static void swap_bytes(uint8_t *a, uint8_t *b, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        uint8_t t = a[i];
-        a[i] = b[i], b[i] = t;
-    }
-}
-
-static void sift(const sorter *s, size_t at, size_t count) {
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && s->before(s->context, s->base + child * s->size, s->base + (child + 1) * s->size)) child++;
-        if (!s->before(s->context, s->base + at * s->size, s->base + child * s->size)) return;
-        swap_bytes(s->base + at * s->size, s->base + child * s->size, s->size);
-    }
-}
-
-static void sort(const sorter *s, size_t count) {
-    for (size_t i = count / 2; i-- > 0;) sift(s, i, count);
-    while (count-- > 1) {
-        swap_bytes(s->base, s->base + count * s->size, s->size);
-        sift(s, 0, count);
-    }
-}
-
 /* ---- units ---- */
 
 static void read_rows(qr_cuda_plan *plan) {
@@ -158,24 +134,69 @@ static void read_rows(qr_cuda_plan *plan) {
     }
 }
 
-/* Leading blocks that two units read alike. */
-static uint32_t common_blocks(const qr_cuda_plan *plan, const plan_unit *a, const plan_unit *b) {
+/* Whether some of the next blocks differ, or are none and so nobody's. */
+static bool stride_differs(const quire_block_id *x, const quire_block_id *y) {
+    uint32_t apart = 0;
+    for (uint32_t i = 0; i < COMPARE_STRIDE; i++) apart |= (x[i] ^ y[i]) | (x[i] == QUIRE_BLOCK_NONE);
+    return apart != 0;
+}
+
+/* Leading blocks that two units read alike, of which `known` are known. */
+static uint32_t common_blocks(const qr_cuda_plan *plan, const plan_unit *a, const plan_unit *b, uint32_t known) {
     const quire_block_id *x = plan->batch->block_ids + a->table, *y = plan->batch->block_ids + b->table;
-    uint32_t count = a->block_count < b->block_count ? a->block_count : b->block_count, i = 0;
+    uint32_t count = a->block_count < b->block_count ? a->block_count : b->block_count, i = known;
+    while (i + COMPARE_STRIDE <= count && !stride_differs(x + i, y + i)) i += COMPARE_STRIDE;
     while (i < count && x[i] == y[i] && x[i] != QUIRE_BLOCK_NONE) i++;
     return i;
 }
 
-static bool table_before(const void *context, const void *a, const void *b) {
-    const qr_cuda_plan *plan = context;
-    const plan_unit *x = a, *y = b;
-    uint32_t common = common_blocks(plan, x, y);
-    bool x_ends = common == x->block_count, y_ends = common == y->block_count;
-    if (!x_ends && !y_ends) {
-        quire_block_id p = plan->batch->block_ids[x->table + common], q = plan->batch->block_ids[y->table + common];
-        if (p != q) return p < q;
+/* Of two units with `common` leading blocks in common: a table that ends comes first, then the lower id, then a. */
+static bool comes_first(const qr_cuda_plan *plan, const plan_unit *a, const plan_unit *b, uint32_t common) {
+    if (common == a->block_count || common == b->block_count) return a->block_count <= b->block_count;
+    return plan->batch->block_ids[a->table + common] <= plan->batch->block_ids[b->table + common];
+}
+
+/* Units of a run that is being merged, and what its next one has in common with the last one that was put out. */
+typedef struct unit_run {
+    const plan_unit *next, *end;
+    uint32_t common;
+} unit_run;
+
+static void put_next(unit_run *run, plan_unit *to) {
+    *to = *run->next++;
+    to->common = run->common;
+    run->common = run->next < run->end ? run->next->common : 0;
+}
+
+/* Merges two sorted runs. The one that has more in common with the last unit put out comes next: only where both have the same
+ * is anything compared, from there on, and what is found equal is not looked at again (LCP merge sort: Ng and Kakehi, 2008). */
+static void merge_runs(const qr_cuda_plan *plan, unit_run a, unit_run b, plan_unit *to) {
+    while (a.next < a.end && b.next < b.end) {
+        if (a.common != b.common) {
+            put_next(a.common > b.common ? &a : &b, to++);
+            continue;
+        }
+        uint32_t common = common_blocks(plan, a.next, b.next, a.common);
+        bool first = comes_first(plan, a.next, b.next, common);
+        put_next(first ? &a : &b, to++);
+        *(first ? &b.common : &a.common) = common;
     }
-    return x_ends != y_ends ? x_ends : x->row < y->row;
+    while (a.next < a.end) put_next(&a, to++);
+    while (b.next < b.end) put_next(&b, to++);
+}
+
+/* Units in the order of their tables, equal ones as they came. */
+static void sort_units(qr_cuda_plan *plan) {
+    for (uint32_t width = 1; width < plan->unit_count; width *= 2) {
+        const plan_unit *from = plan->unit, *end = from + plan->unit_count;
+        for (uint32_t at = 0; at < plan->unit_count; at += 2 * width) {
+            const plan_unit *middle = from + at + width < end ? from + at + width : end;
+            const plan_unit *last = from + at + 2 * width < end ? from + at + 2 * width : end;
+            merge_runs(plan, (unit_run){from + at, middle, 0}, (unit_run){middle, last, 0}, plan->spare + at);
+        }
+        plan_unit *sorted = plan->spare;
+        plan->spare = plan->unit, plan->unit = sorted;
+    }
 }
 
 /* Spans that neighbours read together: whole ones, and the last one too where both tables end with it. */
@@ -183,7 +204,7 @@ static void join_units(qr_cuda_plan *plan) {
     for (uint32_t i = 0; i < plan->unit_count; i++) plan->unit[i].joined = plan->unit[i].shared_end = 0;
     for (uint32_t i = 1; i < plan->unit_count; i++) {
         plan_unit *a = &plan->unit[i - 1], *b = &plan->unit[i];
-        uint32_t common = common_blocks(plan, a, b);
+        uint32_t common = b->common;
         bool whole = common == a->block_count && common == b->block_count;
         b->joined = whole ? (common + plan->span_blocks - 1) / plan->span_blocks : common / plan->span_blocks;
         if (b->joined > a->shared_end) a->shared_end = b->joined;
@@ -349,12 +370,21 @@ static void plan_own(qr_cuda_plan *plan) {
     }
 }
 
-static bool longer(const void *context, const void *a, const void *b) {
-    const qr_cuda_item *x = a, *y = b;
-    int32_t p = x->limit - x->first, q = y->limit - y->first;
-    (void)context;
-    if (p != q) return p > q;
-    return x->row != y->row ? x->row < y->row : x->packed_begin < y->packed_begin;
+static uint32_t length_of(const qr_cuda_item *item) { return (uint32_t)(item->limit - item->first); }
+
+/* Longest first. Each length has its places in the list; what lies in another's is exchanged with what lies in its own. */
+static void sort_items(qr_cuda_plan *plan, qr_cuda_item *item, uint32_t count) {
+    uint32_t longest = 0, at = 0;
+    for (uint32_t i = 0; i < count; i++) longest = max_u32(longest, length_of(&item[i]));
+    uint32_t *next = plan->place, *end = next + longest + 1;
+    memset(end, 0, (longest + (size_t)1) * sizeof *end);
+    for (uint32_t i = 0; i < count; i++) end[length_of(&item[i])]++;
+    for (uint32_t length = longest; length > 0; length--) next[length] = at, at += end[length], end[length] = at;
+    for (uint32_t length = longest; length > 0; length--)
+        while (next[length] < end[length]) {
+            qr_cuda_item *here = &item[next[length]], *there = &item[next[length_of(here)]++], moved = *there;
+            *there = *here, *here = moved;
+        }
 }
 
 static uint32_t plan_folds(qr_cuda_plan *plan) {
@@ -369,13 +399,13 @@ void qr_cuda_plan_make(qr_cuda_plan *plan, const qr_attn_batch *batch, qr_cuda_p
     plan->batch = batch;
     plan->narrow_count = plan->wide_count = plan->entry_count = 0;
     read_rows(plan);
-    sort(&(sorter){plan, (uint8_t *)plan->unit, sizeof *plan->unit, table_before}, plan->unit_count);
+    sort_units(plan);
     join_units(plan);
     uint32_t cells = fit_cells(plan);
     plan_shared(plan);
     plan_own(plan);
-    sort(&(sorter){NULL, (uint8_t *)plan->narrow, sizeof *plan->narrow, longer}, plan->narrow_count);
-    sort(&(sorter){NULL, (uint8_t *)plan->wide, sizeof *plan->wide, longer}, plan->wide_count);
+    sort_items(plan, plan->narrow, plan->narrow_count);
+    sort_items(plan, plan->wide, plan->wide_count);
     *lists = (qr_cuda_plan_lists){.narrow = plan->narrow,
                                   .wide = plan->wide,
                                   .rows = plan->entry,

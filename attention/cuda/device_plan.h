@@ -47,7 +47,8 @@ QUIRE_MUST_CHECK quire_status qr_cuda_plan_create(const qr_cuda_shape *shape, co
 void qr_cuda_plan_destroy(qr_cuda_plan *plan);
 qr_cuda_plan_memory qr_cuda_plan_memory_of(const qr_cuda_plan *plan);
 
-/* Once per step, for all layers. Rows of one sequence stand together with rising positions, as for qr_attn_plan_make. */
+/* Once per step, for all layers. Rows of one sequence stand together with rising positions, as for qr_attn_plan_make. Takes
+ * time in proportion to the items and to the block ids that tables have in common; how much: docs/PERF.md. */
 void qr_cuda_plan_make(qr_cuda_plan *plan, const qr_attn_batch *batch, qr_cuda_plan_lists *lists);
 
 #ifdef __cplusplus
