@@ -242,7 +242,9 @@ static quire_status cuda_check(uint32_t ordinal, quire_error *error) {
     int count = 0;
     uint32_t major = 0;
     cudaError_t code = cudaGetDeviceCount(&count);
-    if (code != cudaSuccess) return cuda_fail(error, QUIRE_UNSUPPORTED, "cudaGetDeviceCount", code);
+    if (code != cudaSuccess)
+        return qr_fail(error, QUIRE_UNSUPPORTED, "cuda", QR_NO_OFFSET,
+                       "no GPU, no NVIDIA driver or an old one: cudaGetDeviceCount: %s", cudaGetErrorString(code));
     if (ordinal >= (uint32_t)count)
         return qr_fail(error, QUIRE_UNSUPPORTED, "cuda", QR_NO_OFFSET, "GPU %u asked for, there are %d", ordinal, count);
     quire_status status = cuda_attribute((int)ordinal, cudaDevAttrComputeCapabilityMajor, &major, error);

@@ -375,7 +375,7 @@ static void what_create_cannot_have_it_gives_back(void) {
     qr_device_cuda_info info;
     CHECK(qr_device_cuda_create(4096, &device, &error) == QUIRE_UNSUPPORTED && !device && strstr(error.text, "4096"));
     count_fault = (fault){0, cudaErrorNoDevice};
-    CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_UNSUPPORTED && !device);
+    CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_UNSUPPORTED && !device && strstr(error.text, "no GPU"));
     for (size_t i = 0; i < sizeof EVENTS / sizeof *EVENTS; i++) {
         event_fault = (fault){EVENTS[i], cudaErrorMemoryAllocation};
         CHECK(qr_device_cuda_create(0, &device, &error) == QUIRE_NO_MEMORY && !device);

@@ -373,7 +373,10 @@ static bool run(const std::vector<uint32_t> &in, std::vector<uint32_t> &out) {
 
 int main() {
     int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || !count) return 77;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || !count) {
+        printf("no device: %s\n", cudaGetErrorString(cudaGetLastError()));
+        return 77;
+    }
     std::vector<uint32_t> in = make_inputs(), out(RESULT_COUNT * 32);
     if (!run(in, out)) {
         printf("the device failed: %s\n", cudaGetErrorString(cudaGetLastError()));

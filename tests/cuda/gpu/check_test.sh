@@ -34,7 +34,14 @@ passes() { run smi && [ "$(tail -n 1 "$FOLDER/printed")" = PASSED ]; }
 fails() { ! run smi && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
 skips() {
     run no-smi
-    [ $? -eq 77 ]
+    [ $? -eq 77 ] && [ "$(tail -n 1 "$FOLDER/printed")" = SKIPPED ] && [ "$(grep -c . "$FOLDER/out/result.json")" -eq 2 ]
+}
+has() { grep -c "\"status\":\"$1\"" "$FOLDER/out/result.json"; }
+hurries() { ! QUIRE_GPU_BUDGET=0 run smi && [ "$(has timeout)" -eq 8 ] && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
+# Without programs they are built; here that fails at once.
+builds() {
+    ! CUDACXX=$FOLDER/none QUIRE_GPU_PROGRAMS=$FOLDER/none run smi && [ "$(has failed)" -eq 1 ] &&
+        grep -q '"step":"build-here","status":"failed".*no nvcc' "$FOLDER/out/result.json"
 }
 # A folder with somebody's files is not for results: nothing in it may be lost.
 leaves_alone() {
@@ -46,7 +53,10 @@ expect "passes on the emulated device" passes
 cat "$FOLDER/printed"
 for file in result.json attention.jsonl copies.jsonl; do expect "$file is JSON lines" valid "$FOLDER/out/$file"; done
 expect "the GPU and eight steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 9 ]
-expect "no GPU is 77" skips
+expect "no GPU is 77, and says so last" skips
+expect "no step begins when the time is over" hurries
+expect "programs that are not there are built" builds
+expect "result.json is JSON lines" valid "$FOLDER/out/result.json"
 ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
 expect "a failing step fails the check" fails
 expect "what it printed is in the JSON" valid "$FOLDER/out/result.json"
