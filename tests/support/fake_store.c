@@ -305,10 +305,7 @@ static void fake_drop(qr_store *store, qr_record_id record, bool erase) {
     fake_vanish(fake, r, FAKE_FREE);
 }
 
-static uint32_t fake_erasing(const qr_store *store) {
-    (void)store;
-    return 0;
-}
+static uint32_t fake_erasing(const qr_store *store) { return fake_of(store)->faults.erasing; }
 
 static void fake_erase_foreign(qr_store *store, const void *key, size_t key_bytes) {
     fake_store *fake = fake_of(store);
@@ -421,7 +418,8 @@ static bool fake_tell_sealed(fake_store *fake, qr_store_event *event) {
         if (fake->writes[i].state == WORK_RUNNING) return false;
     if (fake->seal_count == 0) return false;
     fake->seal_count--;
-    *event = (qr_store_event){.kind = QR_STORE_SEALED, .record = QR_RECORD_NONE, .owner = QR_OWNER_NONE};
+    *event = (qr_store_event){
+        .kind = QR_STORE_SEALED, .record = QR_RECORD_NONE, .owner = QR_OWNER_NONE, .status = fake->faults.seal_status};
     return true;
 }
 
@@ -482,6 +480,8 @@ static void fake_stats(const qr_store *store, qr_store_stats *stats) {
     stats->cap_bytes = stats->record_bytes * fake->config.record_max;
     stats->used_bytes = stats->record_bytes * stats->record_count;
     stats->space_short = fake->faults.space_short;
+    stats->lasting_max = fake->faults.lasting_max;
+    stats->carried_total = fake->faults.carried_total;
     for (uint32_t i = 0; i < fake->config.write_buffers; i++) stats->writes_queued += fake->writes[i].state == WORK_RUNNING;
     for (uint32_t i = 0; i < fake->config.read_buffers; i++)
         stats->reads_queued += fake->reads[i].state == WORK_RUNNING || fake->reads[i].state == WORK_WAITING;
@@ -532,7 +532,10 @@ static void fake_close(qr_store *store) {
     QR_ASSERT(fake->open);
     fake_finish_writes(fake);
     fake_forget_late(fake);
-    for (uint32_t i = 0; i < fake->config.read_buffers; i++) fake->reads[i].state = WORK_FREE;
+    for (uint32_t i = 0; i < fake->config.read_buffers; i++) {
+        QR_ASSERT(fake->reads[i].state != WORK_HELD); /* what was lent is given back before */
+        fake->reads[i].state = WORK_FREE;
+    }
     for (uint32_t i = 0; i < fake->config.record_max; i++) {
         fake->records[i].get_count = 0;
         if (fake->records[i].state == FAKE_LOST || fake->records[i].state == FAKE_DROPPED) fake->records[i].state = FAKE_FREE;

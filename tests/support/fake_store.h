@@ -36,6 +36,10 @@ typedef struct fake_store_faults {
     uint32_t get_refuse_percent; /* get says that no buffer is free */
     bool late_events; /* what was noted before a drop comes out all the same, when the number may be another's: no store should
                        */
+    quire_status seal_status;
+    /* What the figures say, besides what is so. */
+    uint32_t lasting_max, erasing;
+    uint64_t carried_total;
 } fake_store_faults;
 
 typedef struct fake_store fake_store;
