@@ -416,7 +416,7 @@ static bool fake_tell_late(fake_store *fake, qr_store_event *event) {
 static bool fake_tell_sealed(fake_store *fake, qr_store_event *event) {
     for (uint32_t i = 0; i < fake->config.write_buffers; i++)
         if (fake->writes[i].state == WORK_RUNNING) return false;
-    if (fake->seal_count == 0) return false;
+    if (fake->seal_count <= fake->faults.seals_kept) return false;
     fake->seal_count--;
     *event = (qr_store_event){
         .kind = QR_STORE_SEALED, .record = QR_RECORD_NONE, .owner = QR_OWNER_NONE, .status = fake->faults.seal_status};

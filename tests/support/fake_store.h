@@ -37,6 +37,7 @@ typedef struct fake_store_faults {
     bool late_events; /* what was noted before a drop comes out all the same, when the number may be another's: no store should
                        */
     quire_status seal_status;
+    uint32_t seals_kept; /* so many seals are not told of yet */
     /* What the figures say, besides what is so. */
     uint32_t lasting_max, erasing;
     uint64_t carried_total;
