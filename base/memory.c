@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/assertion.h"
 #include "base/cgroup_internal.h"
@@ -72,8 +74,27 @@ static uint64_t meminfo_available(void) {
     return kib * 1024;
 }
 
+/* Under `ulimit -v` and `ulimit -d` everything that is mapped counts, touched or not. UINT64_MAX: neither limits. */
+static uint64_t process_left(void) {
+    static const int limited[] = {RLIMIT_AS, RLIMIT_DATA};
+    uint64_t pages[2] = {0}, left = UINT64_MAX;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file) return left;
+    int known = fscanf(file, "%" SCNu64 " %*u %*u %*u %*u %" SCNu64, &pages[0], &pages[1]); /* all; data and stacks */
+    fclose(file);
+    for (int i = 0; i < known; i++) {
+        struct rlimit limit;
+        uint64_t used = pages[i] * (uint64_t)sysconf(_SC_PAGESIZE);
+        if (getrlimit(limited[i], &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+        uint64_t rest = limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+        if (rest < left) left = rest;
+    }
+    return left;
+}
+
 uint64_t qr_memory_available_bytes(void) {
-    uint64_t machine = meminfo_available(), group = qr_cgroup_memory_left("");
-    if (machine == 0) return group == QR_CGROUP_NO_LIMIT ? 0 : group;
-    return machine < group ? machine : group;
+    uint64_t machine = meminfo_available(), group = qr_cgroup_memory_left(""), process = process_left();
+    uint64_t least = group < process ? group : process;
+    if (machine > 0 && machine < least) least = machine;
+    return least == UINT64_MAX ? 0 : least > 0 ? least : 1;
 }

@@ -18,7 +18,8 @@ void qr_region_free(qr_region *region); /* leaves it zero */
 /* Heap helpers for what is taken at create. All return zeroed memory, or NULL. 64-byte aligned; free with free(). */
 void *qr_alloc_zero(size_t count, size_t size);
 
-/* Bytes this process may still take: the lower of MemAvailable and what the cgroup leaves. 0 when unknown. */
+/* Bytes this process may still take: the least of MemAvailable, what the cgroup leaves, and what the process's own limits
+ * (RLIMIT_AS, RLIMIT_DATA) leave of mappings. 0 when unknown. */
 uint64_t qr_memory_available_bytes(void);
 
 /* Allocation guard: while a thread is inside, any malloc family call by it counts. Works in debug builds (QR_DEBUG),

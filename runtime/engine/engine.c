@@ -128,17 +128,19 @@ quire_status qr_engine_start(const qr_engine_parts *parts, quire_engine **out, q
     engine->jobs_max = jobs_max(&parts->scheduler);
     qr_list_init(&engine->jobs);
     quire_status status = engine_take_memory(engine);
+    int failed = 0;
     if (status == QUIRE_OK) {
         qr_engine_publish(engine);
-        engine->thread_runs = pthread_create(&engine->thread, NULL, qr_engine_thread_main, engine) == 0;
-        if (!engine->thread_runs) status = QUIRE_IO;
+        failed = pthread_create(&engine->thread, NULL, qr_engine_thread_main, engine);
+        engine->thread_runs = failed == 0;
     }
-    if (status != QUIRE_OK) {
-        quire_engine_destroy(engine);
-        return qr_fail(error, status, "engine", QR_NO_OFFSET, "the engine could not start: %s", quire_status_message(status));
+    if (engine->thread_runs) {
+        *out = engine;
+        return QUIRE_OK;
     }
-    *out = engine;
-    return QUIRE_OK;
+    quire_engine_destroy(engine);
+    if (failed) return qr_fail(error, QUIRE_IO, "engine", QR_NO_OFFSET, "cannot start a thread: %s", strerror(failed));
+    return qr_fail(error, status, "engine", QR_NO_OFFSET, "the engine could not start: %s", quire_status_message(status));
 }
 
 /* ---- requests ---- */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* ---- life ---- */
 
@@ -262,34 +263,47 @@ static void connection_read_start(qr_connection *c) {
 
 /* ---- accept ---- */
 
-static bool connection_take(qr_connection *c, uv_stream_t *listener, bool is_unix) {
-    int failed = is_unix ? uv_pipe_init(&c->server->loop, &c->uv.pipe, 0) : uv_tcp_init(&c->server->loop, &c->uv.tcp);
-    QR_ASSERT(failed == 0); /* nothing but memory of ours */
-    c->uv.handle.data = c;
-    qr_list_push_back(&c->server->connections, &c->node);
-    c->server->connection_count++;
-    if (uv_accept(listener, &c->uv.stream) < 0) return false;
-    uv_os_fd_t fd;
-    if (is_unix && uv_fileno(&c->uv.handle, &fd) == 0) c->peer = qr_peer_of_unix(fd);
-    if (!is_unix) uv_tcp_nodelay(&c->uv.tcp, 1);
-    return true;
-}
-
-void qr_connection_accept(qr_server *server, uv_stream_t *listener, bool is_unix) {
+static qr_connection *connection_create(qr_server *server, bool is_unix) {
     qr_connection *c = calloc(1, sizeof *c);
     qr_http_parser *parser = c ? qr_http_parser_create() : NULL;
     if (!parser) {
         free(c);
-        return;
+        return NULL;
     }
+    int failed = is_unix ? uv_pipe_init(&server->loop, &c->uv.pipe, 0) : uv_tcp_init(&server->loop, &c->uv.tcp);
+    QR_ASSERT(failed == 0); /* nothing but memory of ours */
+    c->uv.handle.data = c;
     c->server = server;
     c->parser = parser;
     qr_list_init(&c->dirty_node);
+    qr_list_push_back(&server->connections, &c->node);
+    server->connection_count++;
     connection_to(c, QR_CONN_READING);
+    return c;
+}
+
+/* false: the descriptor is still the caller's. */
+static bool connection_open(qr_connection *c, int fd, bool is_unix) {
+    if (is_unix) {
+        c->peer = qr_peer_of_unix(fd);
+        return uv_pipe_open(&c->uv.pipe, fd) == 0;
+    }
+    if (uv_tcp_open(&c->uv.tcp, fd) != 0) return false;
+    uv_tcp_nodelay(&c->uv.tcp, 1);
+    return true;
+}
+
+bool qr_connection_take(qr_server *server, int fd, bool is_unix) {
     bool crowded = server->connection_count >= server->config.max_connections;
-    if (!connection_take(c, listener, is_unix)) return qr_connection_close(c);
+    qr_connection *c = connection_create(server, is_unix);
+    if (!c || !connection_open(c, fd, is_unix)) {
+        close(fd);
+        if (c) qr_connection_close(c);
+        return c != NULL;
+    }
     connection_read_start(c);
     if (crowded && c->state == QR_CONN_READING) connection_refuse(c, 503, NULL, "too many connections");
+    return true;
 }
 
 /* ---- time ---- */

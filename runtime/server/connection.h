@@ -54,8 +54,8 @@ struct qr_connection {
     uint64_t stalled_us;
 };
 
-/* A listener has a client. */
-void qr_connection_accept(qr_server *server, uv_stream_t *listener, bool is_unix);
+/* Takes the descriptor of a client. false: there was no memory, and it is closed. */
+bool qr_connection_take(qr_server *server, int fd, bool is_unix);
 /* Timeouts; now_us is the time of the tick. */
 void qr_connection_tick(qr_connection *connection, uint64_t now_us);
 /* Drops it at once: whatever it waits for is cancelled. */

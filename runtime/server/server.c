@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "runtime/server/connection.h"
+#include "runtime/server/descriptors.h"
 #include "runtime/server/reply.h"
 #include "runtime/server/server_internal.h"
 
@@ -119,11 +120,10 @@ static void on_tick(uv_timer_t *timer) {
     qr_drain_advance(server);
 }
 
-static void on_connection(uv_stream_t *listener, int status) {
-    qr_server *server = listener->data;
-    if (status < 0) return;
+static bool on_connection(void *context, int fd, bool is_unix) {
+    qr_server *server = context;
     if (!uv_is_active((uv_handle_t *)&server->tick)) uv_timer_start(&server->tick, on_tick, QR_TICK_MS, QR_TICK_MS);
-    qr_connection_accept(server, listener, listener == (uv_stream_t *)&server->unix_listener);
+    return qr_connection_take(server, fd, is_unix);
 }
 
 /* ---- creation ---- */
@@ -163,10 +163,8 @@ static quire_status listen_unix(qr_server *server, quire_error *error) {
     if (!path) return QUIRE_OK;
     quire_status status = qr_unix_socket_open(path, server->config.socket_mode, &server->unix_socket, error);
     if (status != QUIRE_OK) return status;
-    int failed = uv_pipe_open(&server->unix_listener, server->unix_socket.fd);
-    if (failed) return fail_uv(error, path, failed);
-    server->unix_socket.fd = -1; /* libuv's now */
-    failed = uv_listen((uv_stream_t *)&server->unix_listener, QR_LISTEN_BACKLOG, on_connection);
+    int failed = qr_listener_open(&server->unix_listener, server->unix_socket.fd, true);
+    server->unix_socket.fd = -1;
     if (failed) return fail_uv(error, path, failed);
     qr_log_info(server->config.log, "listening", QR_STR("socket", path));
     return QUIRE_OK;
@@ -179,12 +177,12 @@ static quire_status listen_tcp(qr_server *server, quire_error *error) {
     bool loopback;
     quire_status status = qr_tcp_listen(address, &fd, &loopback, &port, error);
     if (status != QUIRE_OK) return status;
-    int failed = uv_tcp_open(&server->tcp_listener, fd);
-    if (failed) close(fd);
-    if (!failed && !loopback && server->keys.count == 0)
+    if (!loopback && server->keys.count == 0) {
+        close(fd);
         return qr_fail(error, QUIRE_INVALID, "listen", QR_NO_OFFSET,
                        "an address that other machines can reach needs an API key file: %s", address);
-    if (!failed) failed = uv_listen((uv_stream_t *)&server->tcp_listener, QR_LISTEN_BACKLOG, on_connection);
+    }
+    int failed = qr_listener_open(&server->tcp_listener, fd, false);
     if (failed) return fail_uv(error, address, failed);
     qr_log_info(server->config.log, "listening", QR_STR("tcp", address), QR_INT("port", port));
     return QUIRE_OK;
@@ -198,11 +196,10 @@ static void handles_init(qr_server *server) {
     uv_timer_init(&server->loop, &server->drain_timer);
     uv_timer_init(&server->loop, &server->kv_timer);
     uv_timer_init(&server->loop, &server->watch_timer);
-    uv_pipe_init(&server->loop, &server->unix_listener, 0);
-    uv_tcp_init(&server->loop, &server->tcp_listener);
+    qr_listener_init(&server->unix_listener, &server->loop, on_connection, server, server->config.log);
+    qr_listener_init(&server->tcp_listener, &server->loop, on_connection, server, server->config.log);
     server->wake.data = server->sigterm.data = server->sigint.data = server;
-    server->tick.data = server->drain_timer.data = server->kv_timer.data = server->watch_timer.data =
-        server->unix_listener.data = server->tcp_listener.data = server;
+    server->tick.data = server->drain_timer.data = server->kv_timer.data = server->watch_timer.data = server;
 }
 
 static quire_status server_listen(qr_server *server, quire_error *error) {
@@ -217,6 +214,8 @@ static quire_status server_listen(qr_server *server, quire_error *error) {
 
 quire_status qr_server_create(const qr_server_config *config, qr_server **out, quire_error *error) {
     *out = NULL;
+    quire_status status = qr_descriptors_check(error);
+    if (status != QUIRE_OK) return status;
     qr_server *server = calloc(1, sizeof *server);
     if (!server) return qr_fail(error, QUIRE_NO_MEMORY, "server", QR_NO_OFFSET, "no memory");
     server->unix_socket.fd = server->unix_socket.lock_fd = -1;
@@ -236,9 +235,8 @@ quire_status qr_server_create(const qr_server_config *config, qr_server **out, q
     json_object_seed(0); /* before any thread parses */
     server->read_buffer = malloc(QR_READ_BYTES);
     server->events = calloc(QR_EVENT_BATCH, sizeof *server->events);
-    quire_status status = server->read_buffer && server->events
-                              ? server_listen(server, error)
-                              : qr_fail(error, QUIRE_NO_MEMORY, "server", QR_NO_OFFSET, "no memory");
+    status = server->read_buffer && server->events ? server_listen(server, error)
+                                                   : qr_fail(error, QUIRE_NO_MEMORY, "server", QR_NO_OFFSET, "no memory");
     if (status == QUIRE_OK) *out = server;
     else qr_server_destroy(server);
     return status;
@@ -272,9 +270,8 @@ void qr_server_fail(qr_server *server, quire_status status) {
 /* ---- run and end ---- */
 
 static void listeners_close(qr_server *server) {
-    uv_handle_t *handles[] = {(uv_handle_t *)&server->unix_listener, (uv_handle_t *)&server->tcp_listener};
-    for (int i = 0; i < 2; i++)
-        if (!uv_is_closing(handles[i])) uv_close(handles[i], NULL);
+    qr_listener_close(&server->unix_listener);
+    qr_listener_close(&server->tcp_listener);
     qr_unix_socket_close(&server->unix_socket);
 }
 

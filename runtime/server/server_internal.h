@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "runtime/server/api_keys.h"
 #include "runtime/server/byte_buffer.h"
+#include "runtime/server/listener.h"
 #include "runtime/server/live_table.h"
 #include "runtime/server/server.h"
 #include "runtime/server/server_metrics.h"
@@ -41,9 +42,7 @@ struct qr_server {
     uv_async_t wake;
     uv_signal_t sigterm, sigint;
     uv_timer_t tick, drain_timer, kv_timer, watch_timer;
-    uv_pipe_t unix_listener;
-    uv_tcp_t tcp_listener;
-    bool has_unix, has_tcp;
+    qr_listener unix_listener, tcp_listener;
     qr_unix_socket unix_socket;
     qr_api_keys keys;
 

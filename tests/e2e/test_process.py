@@ -1,6 +1,8 @@
 """Start, socket and shutdown (R29, R30)."""
 
 import os
+import resource
+import select
 import signal
 import socket
 import stat
@@ -86,6 +88,67 @@ def test_closed_standard_files(tmp_path):
     for fd in range(3):
         assert os.readlink(f"/proc/{d.process.pid}/fd/{fd}") == "/dev/null"
     assert d.http.get("/health").status_code == 200
+    d.stop()
+
+
+def limited(tmp_path, limits, *flags):
+    """The command of a daemon under limits of the shell's `ulimit`."""
+    command = [BIN, "serve", "--model", MODEL, "--socket", str(tmp_path / "s.sock"), *flags]
+    return ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh", *command]
+
+
+@pytest.mark.parametrize("files", [*range(3, 14), 20, 26])
+def test_too_few_open_files_are_refused(tmp_path, files):
+    """With three the system's loader has none for the first library, and says so itself."""
+    r = subprocess.run(limited(tmp_path, f"-n {files}", *SMALL), capture_output=True, text=True, timeout=60)
+    if files == 3:
+        assert r.returncode == 127 and "shared libraries" in r.stderr
+    else:
+        assert r.returncode == 1 and "ulimit -n" in r.stderr, f"{r.returncode}: {r.stderr}"
+    assert not os.listdir(tmp_path)
+
+
+def test_more_clients_than_files(tmp_path):
+    """Everyone who waits is answered as soon as a file is free."""
+    d = Daemon(folder=str(tmp_path), command=limited(tmp_path, "-n 32", *SMALL))
+    d.http.close()
+    clients = [d.connect() for _ in range(80)]
+    for client in clients:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    for client in reversed(clients):
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.close()
+    d.http = httpx.Client(transport=httpx.HTTPTransport(uds=d.path), base_url="http://quire", timeout=120)
+    d.stop()
+
+
+def test_while_no_file_can_be_opened_the_others_are_served(tmp_path):
+    port = free_port()
+    d = Daemon(*SMALL, "--listen", f"127.0.0.1:{port}", folder=str(tmp_path))
+    soft, hard = resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE)
+    assert d.http.get("/health").status_code == 200
+    resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE, (4, hard))
+    clients = [d.connect() for _ in range(8)] + [socket.create_connection(("127.0.0.1", port), 60) for _ in range(8)]
+    for client in clients:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for _ in range(5):
+        assert d.http.post("/v1/completions", json={"prompt": "a", "max_tokens": 4}).status_code == 200
+    assert not select.select(clients, [], [], 0.3)[0]
+    resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    for client in clients:
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.close()
+    for listener in ("unix", "tcp"):
+        assert d.output().count(f"connections_wait listener={listener} ") == 1
+    d.stop()
+
+
+def test_the_default_pool_fits_into_the_address_space(tmp_path):
+    limit = 1 << 30
+    d = Daemon(folder=str(tmp_path), command=limited(tmp_path, f"-v {limit >> 10}", "--context", "512"))
+    pool = d.kv()["pool"]
+    assert 64 << 20 < pool["bytes"] < limit // 2
+    assert d.http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2}).status_code == 200
     d.stop()
 
 

@@ -1,8 +1,12 @@
 #include "base/memory.h"
 
 #include <criterion/criterion.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -50,6 +54,43 @@ Test(base_memory, available_memory_is_a_possible_number) {
     uint64_t bytes = qr_memory_available_bytes();
     cr_assert_gt(bytes, 1u << 20);
     cr_assert_lt(bytes, (uint64_t)1 << 50);
+}
+
+static void limit_to(int resource, uint64_t bytes) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(resource, &limit), 0);
+    limit.rlim_cur = bytes;
+    cr_assert_eq(setrlimit(resource, &limit), 0);
+}
+
+/* Of the fields of /proc/self/statm, in bytes. */
+static uint64_t process_pages(int field) {
+    uint64_t pages[6] = {0};
+    FILE *file = fopen("/proc/self/statm", "re");
+    cr_assert_not_null(file);
+    for (int i = 0; i < 6; i++) cr_assert_eq(fscanf(file, "%" SCNu64, &pages[i]), 1);
+    fclose(file);
+    return pages[field] * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+Test(base_memory, a_limit_of_the_process_leaves_what_is_not_mapped_yet) {
+    enum { MIB = 1 << 20 };
+    const int resources[] = {RLIMIT_AS, RLIMIT_DATA}, fields[] = {0, 5};
+    for (int i = 0; i < 2; i++) {
+        qr_region region;
+        limit_to(resources[i], process_pages(fields[i]) + 64 * MIB);
+        uint64_t before = qr_memory_available_bytes();
+        cr_expect(before > 48 * MIB && before <= 64 * MIB, "%" PRIu64, before);
+        cr_assert_eq(qr_region_alloc(16 * MIB, &region, NULL), QUIRE_OK);
+        uint64_t after = qr_memory_available_bytes();
+        cr_expect(after > 32 * MIB - MIB && after <= before - 16 * MIB, "what is mapped counts before it is touched: %" PRIu64,
+                  after);
+        qr_region_free(&region);
+        limit_to(resources[i], MIB);
+        cr_expect_eq(qr_memory_available_bytes(), 1, "nothing is left, and that is known");
+        limit_to(resources[i], RLIM_INFINITY);
+    }
+    cr_assert_gt(qr_memory_available_bytes(), 64 * MIB);
 }
 
 Test(base_memory, checked_products_and_sums_say_when_they_wrap) {

@@ -1,0 +1,67 @@
+/* listener.c - see listener.h. */
+#include "runtime/server/listener.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    TAKEN_MAX = 64,               /* at a time, so that those who are there get their turn between */
+    TELL_AGAIN_US = 10 * 1000000, /* a shortage that lasts is logged so often */
+};
+
+static void listener_ready(uv_poll_t *poll, int status, int events);
+
+static int listener_watch(qr_listener *l) { return uv_poll_start(&l->poll, UV_READABLE, listener_ready); }
+
+static void listener_retry(uv_timer_t *timer) { (void)listener_watch(timer->data); /* fails only for a handle that closes */ }
+
+static void listener_pause(qr_listener *l, int reason) {
+    uint64_t now_us = qr_clock_us();
+    uv_poll_stop(&l->poll);
+    uv_timer_start(&l->retry, listener_retry, QR_LISTEN_RETRY_MS, 0);
+    if (l->told_us && now_us - l->told_us < TELL_AGAIN_US) return;
+    l->told_us = now_us;
+    qr_log_warn(l->log, "connections_wait", QR_STR("listener", l->is_unix ? "unix" : "tcp"),
+                QR_STR("reason", strerror(reason)));
+}
+
+/* What ails this process or this machine, and not the one connection: accept(2) passes errors of its network on, too. */
+static bool is_shortage(int reason) { return reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM; }
+
+static void listener_ready(uv_poll_t *poll, int status, int events) {
+    qr_listener *l = poll->data;
+    if (status < 0) return listener_pause(l, -status); /* libuv has stopped watching */
+    for (int i = 0; i < TAKEN_MAX; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && errno == EAGAIN) return;
+        if (fd < 0 && is_shortage(errno)) return listener_pause(l, errno);
+        if (fd >= 0 && !l->take(l->context, fd, l->is_unix)) return listener_pause(l, ENOMEM);
+    }
+}
+
+void qr_listener_init(qr_listener *l, uv_loop_t *loop, qr_listener_take *take, void *context, const qr_log *log) {
+    *l = (qr_listener){.take = take, .context = context, .log = log, .fd = -1};
+    uv_timer_init(loop, &l->retry);
+    l->retry.data = l;
+}
+
+int qr_listener_open(qr_listener *l, int fd, bool is_unix) {
+    int failed = uv_poll_init(l->retry.loop, &l->poll, fd);
+    if (failed) return close(fd), failed;
+    l->poll.data = l;
+    l->is_unix = is_unix;
+    l->fd = fd;
+    return listener_watch(l);
+}
+
+void qr_listener_close(qr_listener *l) {
+    if (l->fd < 0) return;
+    uv_timer_stop(&l->retry);
+    uv_close((uv_handle_t *)&l->poll, NULL);
+    close(l->fd);
+    l->fd = -1;
+}

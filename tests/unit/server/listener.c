@@ -1,0 +1,85 @@
+#include "runtime/server/listener.h"
+#include "runtime/server/descriptors.h"
+#include "tests/unit/server/server_fixture.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define HEALTH "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+static rlim_t files_max(rlim_t count) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = count;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
+static void expect_answer(int fd) {
+    char *reply = client_read(fd, "\r\n\r\n");
+    cr_expect_eq(reply_status(reply), 200, "%s", reply);
+    free(reply);
+}
+
+/* The client is this process, too: it has its sockets before the limit falls. */
+Test(server_listener, clients_wait_while_no_file_can_be_opened_and_are_answered_then, .timeout = 60) {
+    enum { CLIENTS = 5 };
+    fixture f;
+    fixture_start(&f, "abc", NULL, NULL);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", f.path);
+    int early = client_connect(&f), clients[CLIENTS];
+    client_send(early, HEALTH);
+    expect_answer(early);
+    for (int i = 0; i < CLIENTS; i++) cr_assert_geq(clients[i] = socket(AF_UNIX, SOCK_STREAM, 0), 0);
+    rlim_t before = files_max(3);
+    for (int i = 0; i < CLIENTS; i++) {
+        cr_assert_eq(connect(clients[i], (struct sockaddr *)&address, sizeof address), 0);
+        client_send(clients[i], HEALTH);
+    }
+    for (int round = 0; round < 3; round++) { /* the loop goes on, and tries more than once */
+        client_send(early, HEALTH);
+        expect_answer(early);
+        usleep(QR_LISTEN_RETRY_MS * 1000);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        struct pollfd waiting = {.fd = clients[i], .events = POLLIN};
+        cr_expect_eq(poll(&waiting, 1, 0), 0, "neither answered nor turned away");
+    }
+    files_max(before);
+    for (int i = 0; i < CLIENTS; i++) {
+        expect_answer(clients[i]);
+        close(clients[i]);
+    }
+    close(early);
+    fixture_stop(&f);
+}
+
+static rlim_t limit_that_leaves(int count) {
+    int fd = 0;
+    while (fcntl(fd, F_GETFD) >= 0 || count-- > 0) fd++;
+    return (rlim_t)fd;
+}
+
+Test(server_descriptors, too_few_files_are_refused_with_the_numbers) {
+    quire_error error;
+    cr_assert_eq(qr_descriptors_check(&error), QUIRE_OK);
+    rlim_t before = files_max(limit_that_leaves(QR_DESCRIPTORS_MIN));
+    cr_expect_eq(qr_descriptors_check(&error), QUIRE_OK);
+    files_max(limit_that_leaves(QR_DESCRIPTORS_MIN - 1));
+    cr_expect_eq(qr_descriptors_check(&error), QUIRE_IO);
+    cr_expect_not_null(strstr(error.text, "needs 24 open files more and could have 23"), "%s", error.text);
+    qr_server *server;
+    qr_server_config config = {.socket_path = "/tmp/quire-never.sock"};
+    cr_expect_eq(qr_server_create(&config, &server, &error), QUIRE_IO);
+    files_max(before);
+}
