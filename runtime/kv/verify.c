@@ -108,20 +108,21 @@ static bool verify_equal(const quire_kv *kv, const kv_verify_job *job) {
     return true;
 }
 
-/* The node is still the one whose blocks are held. */
-static bool verify_is_node(const quire_kv *kv, const kv_verify_job *job) {
+/* The node, resident or not, still has the record that was compared. A slot is let go of before: then what else there is of
+ * these blocks, while they are the node's. */
+static bool verify_still_has(const quire_kv *kv, const kv_verify_job *job) {
+    if (job->record != QR_RECORD_NONE) return qr_tree_record(&kv->tree, job->node) == job->record;
     return qr_tree_is_resident(&kv->tree, job->node) && qr_tree_blocks(&kv->tree, job->node)[0] == job->blocks[0];
 }
 
 static void verify_differs(quire_kv *kv, const kv_verify_job *job) {
+    bool there = verify_still_has(kv, job);
     kv->tiers.mismatches++;
-    if (!verify_is_node(kv, job)) return;
-    uint32_t record = qr_tree_record(&kv->tree, job->node);
-    if (record != QR_COPY_NONE && job->record != QR_RECORD_NONE && record != job->record) return; /* a newer one */
-    qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_MISMATCH, record != QR_COPY_NONE ? job->record : QR_RECORD_NONE,
+    qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_MISMATCH, there ? job->record : QR_RECORD_NONE,
                        "recomputed, and not what is stored");
-    qr_kv_lose(kv, job->node, QR_GHOST_DAMAGED, false, QR_RECORD_NONE);
-    qr_tree_list_unsaved(&kv->tree, job->node);
+    if (!there) return;
+    qr_kv_lose(kv, job->node, QR_GHOST_DAMAGED, job->record != QR_RECORD_NONE, QR_RECORD_NONE);
+    if (qr_tree_is_resident(&kv->tree, job->node)) qr_tree_list_unsaved(&kv->tree, job->node);
 }
 
 static void verify_compare(quire_kv *kv, kv_verify_job *job) {
