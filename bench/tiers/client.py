@@ -99,10 +99,10 @@ def _take_event(line, dialect, answer):
         answer.ttft_s = answer.ttft_s or now - answer.begun
 
 
-def complete(address, dialect, prompt, max_tokens, stop=None):
+def complete(address, dialect, prompt, max_tokens, stop=None, silence_s=300):
     """Streams one completion to its end, or until the event `stop` is set."""
     answer = Answer(len(prompt))
-    connection = connect(address)
+    connection = connect(address, silence_s)
     body = json.dumps(dialect.body(prompt, max_tokens))
     try:
         answer.begun = time.monotonic()

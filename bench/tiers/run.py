@@ -64,7 +64,8 @@ def parse():
     group.add_argument("--policies", default="complete,evict", help="of --disk-write")
     group.add_argument("--valgrind", action="store_true", help="count instructions with callgrind: slow, nothing else is measured")
     group.add_argument("--cold-tokens", type=int, default=768)
-    group.add_argument("--cold-requests", type=int, default=16)
+    group.add_argument("--cold-requests", type=int, default=6, help="of a slice")
+    group.add_argument("--cold-slices", type=int, default=6, help="of a pair, on each side")
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:

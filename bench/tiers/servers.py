@@ -68,6 +68,8 @@ def drop_page_cache(folder):
 class Server:
     """A process with a log. Subclasses: command(), address, dialect, healthy()."""
 
+    silence_s = 300  # that a client bears
+
     def __init__(self, name, folder):
         self.name, self.folder = name, pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +79,7 @@ class Server:
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.environment())
         live.add(self)
-        end = time.monotonic() + 120
+        end = time.monotonic() + self.silence_s
         while not self.healthy():
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"{self.name} did not start: {(self.folder / 'log').read_text(errors='replace')[-2000:]}")
@@ -97,11 +99,11 @@ class Server:
         live.discard(self)
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout=180)
+            self.process.wait(timeout=self.silence_s)
         self.process = None
 
     def complete(self, prompt, max_tokens):
-        return client.complete(self.address, self.dialect, prompt, max_tokens)
+        return client.complete(self.address, self.dialect, prompt, max_tokens, silence_s=self.silence_s)
 
     def background(self, prompts, max_tokens):
         return client.BackgroundDecode(self.address, self.dialect, prompts, max_tokens)
@@ -164,15 +166,16 @@ class Quire(Server):
             raise RuntimeError(f"flush: HTTP {status} {body[:300]!r}")
 
     def wait_written(self, seconds=60):
-        """Until nothing is on its way to disk, by itself; returns the tokens that are there."""
-        end, still = time.monotonic() + seconds, 0
-        while still < 4:
+        """Until nothing is on its way to disk, by itself, and stays so; returns the tokens that are there and since when (monotonic)."""
+        since, end = time.monotonic(), time.monotonic() + seconds
+        while time.monotonic() < since + 0.15:
             disk = self.ledger()["disk"]
-            still = still + 1 if disk["stores_queued"] == 0 else 0
+            if disk["stores_queued"]:
+                since = time.monotonic()
             if time.monotonic() > end:
                 raise RuntimeError(f"blocks still wait to be written after {seconds} s")
-            time.sleep(0.05)
-        return disk["tokens"]
+            time.sleep(0.02)
+        return disk["tokens"], since
 
     def tier_memory(self):
         """Bytes that hold KV or exist because of it: pool, bookkeeping, index and buffers of the disk tier, and the page cache of

@@ -1,7 +1,8 @@
 """What the disk tier costs when nothing is ever reused: throughput, processor time and instructions, on and off, in pairs.
 
-Every prompt is new. One pair is the same work on a server with the tier and on one without, in alternating order. Processor time
-counts until the last block is written, so that work put off is not work saved. Instructions are counted where the machine has
+Every prompt is new. One pair is the same work on a server with the tier and on one without, in slices of a second or two that take
+turns (on off off on ...), so that a machine that changes its speed does so for both. Processor time, and a second figure of
+throughput, count until the last block is written, so that work put off is not work saved. Instructions are counted where the machine has
 counters (perf); a virtual machine often has none, then that field is null. With --valgrind they are counted by callgrind instead, on
 one thread: work that a server does between start and stop, less that of one that is started and stopped without any.
 """
@@ -42,8 +43,23 @@ class Instructions:
 class Side:
     def __init__(self, server, options):
         self.server, self.options = server, options
-        self.tokens_per_s, self.cpu_s, self.instructions, self.cached = [], [], [], 0
-        self.written_tokens = 0
+        self.cached = self.written_tokens = 0
+        self.forget()
+
+    def forget(self):
+        """What was measured so far was to warm up."""
+        self.tokens_per_s, self.written_tokens_per_s, self.cpu_s, self.instructions = [], [], [], []
+        self.begin_pair()
+
+    def begin_pair(self):
+        self.tokens, self.seconds, self.written_seconds, self.cpu, self.counted = 0, 0.0, 0.0, 0.0, 0
+
+    def end_pair(self):
+        self.tokens_per_s.append(self.tokens / self.seconds)
+        self.written_tokens_per_s.append(self.tokens / self.written_seconds)
+        self.cpu_s.append(self.cpu)
+        self.instructions.append(self.counted)
+        self.begin_pair()
 
     def measure(self, prompts):
         before = self.server.cpu_seconds()
@@ -51,12 +67,14 @@ class Side:
             begun = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(self.options.at_once) as pool:
                 answers = list(pool.map(lambda prompt: self.server.complete(prompt, self.options.answer_tokens), prompts))
-            seconds = time.monotonic() - begun
+            ended = written = time.monotonic()
             if self.server.disk:
-                self.written_tokens = self.server.wait_written()
-        self.tokens_per_s.append(sum(answer.prompt_tokens + len(answer.tokens) for answer in answers) / seconds)
-        self.cpu_s.append(self.server.cpu_seconds() - before)
-        self.instructions.append(counter.count)
+                self.written_tokens, written = self.server.wait_written()
+        self.seconds += ended - begun
+        self.written_seconds += written - begun
+        self.tokens += sum(answer.prompt_tokens + len(answer.tokens) for answer in answers)
+        self.cpu += self.server.cpu_seconds() - before
+        self.counted += counter.count or 0
         self.cached += sum(answer.cached_tokens for answer in answers)
 
 
@@ -67,6 +85,7 @@ def report(policy, on, off):
         row[f"{name}_tokens_per_s"] = round(figures.percentile(side.tokens_per_s, 50), 1)
         row[f"{name}_cpu_s"] = round(figures.percentile(side.cpu_s, 50), 3)
     row["throughput"] = figures.pair_ratio(on.tokens_per_s, off.tokens_per_s)
+    row["throughput_until_written"] = figures.pair_ratio(on.written_tokens_per_s, off.written_tokens_per_s)
     row["cpu_time"] = figures.pair_ratio(on.cpu_s, off.cpu_s)
     counted = all(on.instructions + off.instructions)
     row["instructions"] = figures.pair_ratio(on.instructions, off.instructions) if counted else None
@@ -87,18 +106,23 @@ def run_policy(policy, options, emit, quiet):
         off = Side(servers.Quire("off", options, folder / "off", *flags, pool_blocks=blocks), options)
         with servers.running(on.server, off.server):
             for pair in range(-1, options.rounds or 12):
-                batch = prompts()
-                for side in (on, off) if pair % 2 else (off, on):
-                    with quiet():
-                        side.measure(batch)
+                for number in range(options.cold_slices):
+                    batch = prompts()
+                    for side in (on, off) if (pair + number) % 2 else (off, on):
+                        with quiet():
+                            side.measure(batch)
+                on.end_pair()
+                off.end_pair()
                 if pair < 0:  # warm-up
-                    for side in (on, off):
-                        side.tokens_per_s, side.cpu_s, side.instructions = [], [], []
+                    on.forget()
+                    off.forget()
         emit(report(policy, on, off))
 
 
 class ValgrindQuire(servers.Quire):
     """Counts its own instructions, from the first to the last."""
+
+    silence_s = 3600
 
     def command(self):
         return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={self.folder / 'counts'}", *super().command()]
