@@ -1,12 +1,14 @@
 /* disk_folder.c - owner, lock and content of a disk store's folder.
  *
- * The lock is flock(2) on a file that stays: it goes with the process, however that ends. The pid in it is only for people.
+ * The lock is flock(2) on the folder itself: nothing in it can be removed to get around it, it works where nothing can be
+ * written, and it goes with the process, however that ends. The file `lock` has the pid, which is only for people.
  */
 #include "offload/disk_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,44 +57,95 @@ static quire_status folder_check(const char *path, quire_error *error) {
     return QUIRE_OK;
 }
 
-static quire_status lock_busy(int fd, const char *path, quire_error *error) {
-    char text[32] = {0};
+/* ---- the lock ---- */
+
+static bool lock_path(const char *folder, char path[QR_SEGMENT_PATH_MAX]) {
+    return snprintf(path, QR_SEGMENT_PATH_MAX, "%s/lock", folder) < QR_SEGMENT_PATH_MAX;
+}
+
+/* 0: it does not say. */
+static uint64_t lock_pid(const char *folder) {
+    char path[QR_SEGMENT_PATH_MAX], text[32] = {0};
+    int fd = lock_path(folder, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0) return 0;
     ssize_t length = pread(fd, text, sizeof text - 1, 0);
-    long pid = length > 0 ? strtol(text, NULL, 10) : 0;
-    if (pid <= 0) return qr_fail(error, QUIRE_BUSY, path, QR_NO_OFFSET, "another process has the folder open");
-    return qr_fail(error, QUIRE_BUSY, path, QR_NO_OFFSET, "process %ld has the folder open", pid);
+    (void)close(fd);
+    return length > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
-static void lock_sign(int fd) {
-    char text[32];
+static quire_status lock_busy(const char *folder, quire_error *error) {
+    uint64_t pid = lock_pid(folder);
+    if (pid == 0) return qr_fail(error, QUIRE_BUSY, folder, QR_NO_OFFSET, "another process has the folder open");
+    return qr_fail(error, QUIRE_BUSY, folder, QR_NO_OFFSET, "process %" PRIu64 " has the folder open", pid);
+}
+
+/* Only for people: a failure is none. */
+static void lock_sign(const char *folder) {
+    char path[QR_SEGMENT_PATH_MAX], text[32];
+    int fd = lock_path(folder, path) ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE) : -1;
     int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length) return; /* only for people */
+    if (fd < 0) return;
+    bool signed_well = !ftruncate(fd, 0) && pwrite(fd, text, (size_t)length, 0) == length;
+    (void)signed_well;
+    (void)close(fd);
 }
 
-quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, quire_error *error) {
-    char lock[QR_SEGMENT_PATH_MAX];
-    folder->lock_fd = -1;
-    quire_status status = folder_make(path, error);
-    if (status == QUIRE_OK) status = folder_check(path, error);
-    if (status != QUIRE_OK) return status;
-    if (snprintf(lock, sizeof lock, "%s/lock", path) >= (int)sizeof lock)
-        return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "the path is too long");
-    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE);
-    if (fd < 0) return fail_errno(error, lock, "cannot be opened", errno);
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        status = errno == EWOULDBLOCK ? lock_busy(fd, path, error) : fail_errno(error, lock, "cannot be locked", errno);
-        close(fd);
-        return status;
-    }
-    lock_sign(fd);
-    folder->lock_fd = fd;
+/* Something could be made in it, by the rights of this user and what is mounted there. */
+static quire_status check_writable(qr_disk_folder *folder, const char *path, bool may_only_read, quire_error *error) {
+    if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0) return QUIRE_OK;
+    folder->read_only = true;
+    return may_only_read ? QUIRE_OK : fail_errno(error, path, "cannot be written", errno);
+}
+
+static bool same_folder(int fd, const char *path) {
+    struct stat held, there;
+    return fstat(fd, &held) == 0 && lstat(path, &there) == 0 && held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+static quire_status folder_lock(qr_disk_folder *folder, const char *path, quire_error *error) {
+    folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (folder->fd < 0) return fail_errno(error, path, "cannot be opened", errno);
+    if (flock(folder->fd, (folder->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB))
+        return errno == EWOULDBLOCK ? lock_busy(path, error) : fail_errno(error, path, "cannot be locked", errno);
+    if (!same_folder(folder->fd, path)) return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "was replaced while it was opened");
     return QUIRE_OK;
 }
 
-void qr_disk_folder_close(qr_disk_folder *folder) {
-    if (folder->lock_fd >= 0) close(folder->lock_fd);
-    folder->lock_fd = -1;
+quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, bool may_only_read, quire_error *error) {
+    *folder = (qr_disk_folder){.fd = -1};
+    quire_status status = folder_make(path, error);
+    if (status == QUIRE_OK) status = folder_check(path, error);
+    if (status == QUIRE_OK) status = check_writable(folder, path, may_only_read, error);
+    if (status == QUIRE_OK) status = folder_lock(folder, path, error);
+    if (status != QUIRE_OK) qr_disk_folder_close(folder);
+    else if (!folder->read_only) lock_sign(path);
+    return status;
 }
+
+void qr_disk_folder_close(qr_disk_folder *folder) {
+    if (folder->fd >= 0) close(folder->fd);
+    folder->fd = -1;
+}
+
+/* A shared lock is to be had exactly when nobody writes there; it is given back at once. */
+bool qr_disk_folder_in_use(const char *path, uint64_t *pid) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *pid = 0;
+    if (fd < 0) return false;
+    bool in_use = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (in_use) *pid = lock_pid(path);
+    (void)close(fd);
+    return in_use;
+}
+
+/* A folder that was removed has no link left; one that was moved, or lies under a mount, has. */
+qr_disk_folder_state qr_disk_folder_look(const qr_disk_folder *folder, const char *path) {
+    struct stat held;
+    if (same_folder(folder->fd, path)) return QR_FOLDER_HERE;
+    return fstat(folder->fd, &held) == 0 && held.st_nlink == 0 ? QR_FOLDER_REMOVED : QR_FOLDER_AWAY;
+}
+
+/* ---- what lies in it ---- */
 
 typedef struct id_list {
     uint64_t *ids;
@@ -138,10 +191,17 @@ quire_status qr_disk_folder_list(const char *path, uint64_t **ids, size_t *count
     return QUIRE_OK;
 }
 
-bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes) {
+bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes, uint64_t *taken_bytes) {
+    enum { STAT_BLOCK = 512 };
     struct stat about;
-    *size_bytes = 0;
+    *size_bytes = *taken_bytes = 0;
     if (lstat(path, &about) || !S_ISREG(about.st_mode)) return false;
     *size_bytes = (uint64_t)about.st_size;
+    *taken_bytes = (uint64_t)about.st_blocks * STAT_BLOCK;
     return true;
+}
+
+bool qr_disk_folder_lacks(const char *path) {
+    struct stat about;
+    return lstat(path, &about) && (errno == ENOENT || errno == ENOTDIR);
 }

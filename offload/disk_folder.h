@@ -11,16 +11,30 @@
 #include <quire/status.h>
 
 typedef struct qr_disk_folder {
-    int lock_fd; /* held while open; -1: not open */
+    int fd;         /* of the folder itself, which is what is locked; -1: not open */
+    bool read_only; /* nothing can be written in it; then the lock is shared with others who only read */
 } qr_disk_folder;
 
 /* Makes the folder when it is missing (mode 0700, parents too), checks that it is a folder of this user that nobody else can
- * write to and no link, and locks it. IO (path, reason), BUSY (pid of the holder). */
-QUIRE_MUST_CHECK quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, quire_error *error);
+ * write to and no link, and locks it. One that cannot be written is opened when `may_only_read`. IO (path, reason), BUSY (pid
+ * of the holder). */
+QUIRE_MUST_CHECK quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, bool may_only_read,
+                                                  quire_error *error);
 void qr_disk_folder_close(qr_disk_folder *folder);
+/* Somebody has it open for writing. *pid as far as its lock file says, else 0. */
+bool qr_disk_folder_in_use(const char *path, uint64_t *pid);
+
+typedef enum qr_disk_folder_state {
+    QR_FOLDER_HERE,    /* the path leads to it */
+    QR_FOLDER_AWAY,    /* it does not, but it is still there: it was moved, or something was mounted over it */
+    QR_FOLDER_REMOVED, /* and everything in it */
+} qr_disk_folder_state;
+qr_disk_folder_state qr_disk_folder_look(const qr_disk_folder *folder, const char *path);
 
 /* Ids of the segments in it, rising, on the heap. IO, NO_MEMORY. */
 QUIRE_MUST_CHECK quire_status qr_disk_folder_list(const char *path, uint64_t **ids, size_t *count, quire_error *error);
-/* A regular file is there, whether or not it can be opened. */
-bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes);
+/* A regular file is there, whether or not it can be opened. taken_bytes: what the file system has given it. */
+bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes, uint64_t *taken_bytes);
+/* Nothing is there, for certain. */
+bool qr_disk_folder_lacks(const char *path);
 #endif

@@ -25,7 +25,9 @@ typedef enum found_kind { FOUND_OURS, FOUND_FOREIGN, FOUND_BAD, FOUND_UNREADABLE
 
 typedef struct qr_found_segment {
     found_kind kind;
-    uint64_t id, file_bytes;
+    uint64_t id;
+    uint64_t file_bytes;  /* its size, which may be holes beyond what it ever was */
+    uint64_t taken_bytes; /* of the file system */
     qr_segment_header header;
     uint32_t index; /* in the table */
     bool sealed, lasting;
@@ -38,6 +40,12 @@ typedef struct found_record {
 } found_record;
 
 /* ---- headers ---- */
+
+/* Between reads: an index may take long, and whoever waits for it may have changed his mind. */
+static quire_status index_goes_on(const qr_disk *disk, quire_error *error) {
+    if (!qr_disk_io_cancelled(&disk->writer.io)) return QUIRE_OK;
+    return qr_fail(error, QUIRE_CANCELLED, disk->config.path, QR_NO_OFFSET, "stopped while its index was read");
+}
 
 static void read_header_page(qr_disk *disk, int fd, found_segment *found, quire_error *error) {
     qr_disk_io *io = &disk->writer.io;
@@ -80,10 +88,12 @@ static quire_status read_header(qr_disk *disk, uint64_t id, found_segment *found
     quire_status status = io->files->ops->open(io->files, path, QR_FILE_READ, true, &fd, &why);
     if (qr_disk_io_path_result(io, status, path, &why) != QUIRE_OK) {
         /* A folder or a link of this name is left alone, and its id is not taken again. */
-        if (qr_disk_folder_has_file(path, &found->file_bytes)) found->kind = FOUND_UNREADABLE;
+        if (qr_disk_folder_has_file(path, &found->file_bytes, &found->taken_bytes)) found->kind = FOUND_UNREADABLE;
         return QUIRE_OK;
     }
     found->kind = FOUND_UNREADABLE;
+    uint64_t size;
+    if (!qr_disk_folder_has_file(path, &size, &found->taken_bytes)) found->taken_bytes = UINT64_MAX; /* all of it, then */
     read_header_page(disk, fd, found, &why);
     io->files->ops->close(io->files, fd);
     if (found->kind == FOUND_BAD) found_is_damaged(disk, found, &why);
@@ -98,7 +108,10 @@ static quire_status read_headers(qr_disk *disk, quire_error *error) {
     if (status != QUIRE_OK) return status;
     found_segment *found = calloc(count ? count : 1, sizeof *found);
     if (!found) status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for %zu segments", count);
-    for (size_t i = 0; status == QUIRE_OK && i < count; i++) status = read_header(disk, ids[i], &found[i], error);
+    for (size_t i = 0; status == QUIRE_OK && i < count; i++) {
+        status = read_header(disk, ids[i], &found[i], error);
+        if (status == QUIRE_OK) status = index_goes_on(disk, error);
+    }
     free(ids);
     disk->found.segments = found;
     disk->found.segment_count = (uint32_t)count;
@@ -116,17 +129,42 @@ static bool found_remove(qr_disk *disk, found_segment *found) {
     return gone;
 }
 
+/* The size that a segment was made with; 0: its header does not say. */
+static uint64_t shaped_bytes(const found_segment *found) {
+    bool says = found->kind == FOUND_OURS || found->kind == FOUND_FOREIGN;
+    return says ? qr_segment_file_bytes(&found->header.shape) : 0;
+}
+
+/* Somebody made it longer. What lies behind its end is no part of it, and counts for what the file system has given it. */
+static bool is_overlong(const found_segment *found) { return found->file_bytes > shaped_bytes(found); }
+
 static uint64_t found_bytes(const found_segment *found) {
-    uint64_t shaped = found->kind == FOUND_OURS ? qr_segment_file_bytes(&found->header.shape) : 0;
-    return found->file_bytes > shaped ? found->file_bytes : shaped;
+    uint64_t shaped = shaped_bytes(found);
+    uint64_t held = is_overlong(found) && found->taken_bytes < found->file_bytes ? found->taken_bytes : found->file_bytes;
+    bool whole = found->kind == FOUND_OURS || is_overlong(found); /* it will be, or is, as large as it was made */
+    return held < shaped && whole ? shaped : held;
+}
+
+/* What the file system has given to what lies behind a segment's end is damage of that one: it goes before others do. */
+static bool takes_too_much(const found_segment *found) {
+    uint64_t shaped = shaped_bytes(found);
+    return shaped && found_bytes(found) > shaped + QR_PAGE_BYTES;
+}
+
+typedef enum trim_kind { TRIM_OVERLONG, TRIM_OTHERS, TRIM_OURS } trim_kind;
+
+static bool is_of_kind(const found_segment *found, trim_kind kind) {
+    if (!found_counts(found) || found->kind == FOUND_STUCK) return false;
+    if (kind == TRIM_OVERLONG) return takes_too_much(found);
+    return (found->kind == FOUND_OURS) == (kind == TRIM_OURS);
 }
 
 /* Removes the oldest of a kind until bytes and count fit. */
-static void trim_kind(qr_disk *disk, bool ours, uint64_t *bytes, uint32_t *count) {
+static void trim_of_kind(qr_disk *disk, trim_kind kind, uint64_t *bytes, uint32_t *count) {
     for (uint32_t i = 0; i < disk->found.segment_count; i++) {
         found_segment *found = &disk->found.segments[i];
         if (*bytes <= disk->config.cap_bytes && *count <= disk->sizes.segment_max) return;
-        if (!found_counts(found) || found->kind == FOUND_STUCK || (found->kind == FOUND_OURS) != ours) continue;
+        if (!is_of_kind(found, kind)) continue;
         uint64_t size = found_bytes(found);
         if (!found_remove(disk, found)) continue;
         *bytes -= size;
@@ -144,8 +182,18 @@ static void trim(qr_disk *disk) {
         bytes += found_bytes(found);
         count++;
     }
-    trim_kind(disk, false, &bytes, &count);
-    trim_kind(disk, true, &bytes, &count);
+    for (int kind = TRIM_OVERLONG; kind <= TRIM_OURS; kind++) trim_of_kind(disk, (trim_kind)kind, &bytes, &count);
+}
+
+/* Where nothing can be removed nothing is: what does not hold is passed over, and so are more segments than there is room for.
+ */
+static void pass_over(qr_disk *disk) {
+    uint32_t count = 0;
+    for (uint32_t i = disk->found.segment_count; i-- > 0;) {
+        found_segment *found = &disk->found.segments[i];
+        if (found_counts(found) && ++count > disk->sizes.segment_max) found->kind = FOUND_NOTHING;
+        if (found->kind == FOUND_BAD) found->kind = FOUND_NOTHING;
+    }
 }
 
 static qr_disk_segment_state state_of(found_kind kind) {
@@ -196,6 +244,7 @@ static bool make_lasting(qr_disk *disk, const found_segment *found, const qr_seg
                          const qr_region *window) {
     qr_disk_io *io = &disk->writer.io;
     quire_status status = QUIRE_OK;
+    if (disk->read_only) return true;
     if (!found->sealed) status = qr_segment_file_rewrite(io, file, footer, window->base, window->size_bytes);
     return status == QUIRE_OK && qr_disk_io_sync(io, file->fd, NULL) == QUIRE_OK;
 }
@@ -239,7 +288,7 @@ static bool load_segment(qr_disk *disk, found_segment *found, const qr_region *w
     bool ours = found->kind == FOUND_OURS;
     if (!ours && (need > FOREIGN_FOOTER_MAX || qr_region_alloc(need, &scratch, NULL) != QUIRE_OK)) return true;
     bool kept = true;
-    if (qr_segment_file_open(&disk->writer.io, &found->header, ours, &file) == QUIRE_OK) {
+    if (qr_segment_file_open(&disk->writer.io, &found->header, ours && !disk->read_only, &file) == QUIRE_OK) {
         kept = load_footer(disk, found, &file, scratch.base, window);
         qr_segment_file_close(&disk->writer.io, &file);
     }
@@ -257,11 +306,12 @@ static quire_status load_footers(qr_disk *disk, quire_error *error) {
     for (uint32_t i = 0; status == QUIRE_OK && i < disk->found.segment_count; i++) {
         found_segment *found = &disk->found.segments[i];
         if (found->kind != FOUND_OURS && found->kind != FOUND_FOREIGN) continue;
-        if (!load_segment(disk, found, &window))
-            status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
+        bool kept = load_segment(disk, found, &window);
+        status = index_goes_on(disk, error); /* what a scan has left out for it must not be used */
+        if (!kept) status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for the index");
     }
     qr_region_free(&window);
-    (void)!qr_disk_io_sync_folder(&disk->writer.io, NULL); /* counted */
+    if (!disk->read_only) (void)!qr_disk_io_sync_folder(&disk->writer.io, NULL); /* counted */
     return status;
 }
 
@@ -439,13 +489,14 @@ quire_status qr_disk_index_load(qr_disk *disk, quire_error *error) {
     qr_disk_take_traffic(disk, &disk->writer.io); /* so that the index's own is known */
     quire_status status = read_headers(disk, error);
     if (status != QUIRE_OK) return status;
-    trim(disk);
+    if (disk->read_only) pass_over(disk);
+    else trim(disk);
     status = enter_segments(disk, error);
     if (status == QUIRE_OK) status = load_footers(disk, error);
     if (status == QUIRE_OK) status = take_records(disk, error);
     if (status == QUIRE_OK) status = drop_older_twins(disk, error);
     if (status != QUIRE_OK) return status;
-    open_last(disk);
+    if (!disk->read_only) open_last(disk);
     disk->stats.index_records_total = disk->found.record_count;
     disk->stats.index_bytes_total = disk->writer.io.read_bytes;
     disk->stats.index_reads_total = disk->writer.io.read_count;

@@ -6,7 +6,8 @@
  *   disk_index.c    a folder becomes a table                      disk_reader.c   the threads that read
  *   disk_folder.c   the folder itself: owner, lock, names         disk_foreign.c  other models' segments
  *   disk_budget.c   bytes a day                                   disk_io.c       counted file calls
- *   disk_trouble.c  what went wrong, for the owner                segment_file.c  one segment's file
+ *   disk_trouble.c  what went wrong, for the owner                disk_watch.c    what others do to folder and files
+ *                                                                 segment_file.c  one segment's file
  *
  * Who may touch what: everything in qr_disk below `lock` is read and changed with the lock held, by any thread; no thread
  * holds it during a file call, so the owner of the store never waits for a disk. What lies in `writer` is the writer thread's
@@ -149,6 +150,7 @@ typedef struct qr_disk_writer {
     qr_disk_member *members;      /* [slots_max] */
     uint32_t *inner_children;     /* [slots_max] children that they have among each other */
     unsigned char *wanted;        /* [slots_max] */
+    bool lacks_folder;            /* the path does not lead to it */
     uint64_t recycled_bytes;      /* given back below the floor, and not taken again yet */
     qr_disk_io io;
 } qr_disk_writer;
@@ -171,7 +173,8 @@ typedef struct qr_disk {
     qr_disk_config config; /* path and files are set, counts resolved */
     qr_disk_sizes sizes;
     qr_region memory, buffers;
-    qr_disk_folder folder;
+    qr_disk_folder folder; /* the writer's */
+    bool read_only;        /* nothing is ever written: neither records nor what is to be erased */
     pthread_t writer_thread, *reader_threads;
     uint32_t reader_threads_started;
     bool writer_started;
@@ -200,6 +203,7 @@ typedef struct qr_disk {
     uint32_t forget_count, forget_all_count;
     bool clean_wanted; /* segments with bytes of dropped records are to be cleaned */
     bool tidy;         /* there may be segments without records */
+    bool look;         /* files may have gone */
     uint64_t next_serial;
     qr_disk_pause write_pause;  /* after a failed write: puts are refused */
     qr_disk_pause upkeep_pause; /* after a failed removal or cleaning */
@@ -239,7 +243,7 @@ bool qr_disk_space_short(const qr_disk *disk);
 
 /* ---- disk_trouble.c; the lock is held ---- */
 void qr_disk_note_damage(qr_disk *disk, uint64_t segment_id, uint64_t offset, const char *what);
-void qr_disk_note_folder(qr_disk *disk, const char *what); /* counts as an error */
+void qr_disk_note_error(qr_disk *disk, const char *file, const char *what); /* counts as an error; file "": the folder */
 void qr_disk_take_troubles(qr_disk *disk, const qr_disk_io *io);
 bool qr_disk_tell_trouble(qr_disk *disk, qr_store_event *event);
 
@@ -266,6 +270,9 @@ void qr_disk_reclaim_ahead(qr_disk *disk);
 /* DOOMED or FOREIGN: the file goes, and does not come back. False: it is to be tried again; until then it counts. */
 bool qr_disk_remove_segment(qr_disk *disk, uint32_t index);
 bool qr_disk_tidy(qr_disk *disk); /* removes segments without records. False: one is still there */
+/* Folder and files are still there, as far as can be told; what went is dropped. False: nothing can be written now. */
+bool qr_disk_watch(qr_disk *disk);
+void qr_disk_look_after_files(qr_disk *disk); /* each of them */
 /* Bytes of dropped records go; with `seal` segments that have no footer get one. */
 void qr_disk_clean(qr_disk *disk, bool seal);
 

@@ -149,6 +149,13 @@ static void damage_found(qr_disk *disk, const read_run *run, const qr_disk_get *
     qr_disk_note_damage(disk, run->header.id, qr_segment_record_offset(&run->header.shape, get->slot), get->what);
 }
 
+/* Others may be gone with it. */
+static void file_went(qr_disk *disk, uint32_t segment) {
+    qr_disk_segment_doom(disk, segment);
+    disk->look = true;
+    pthread_cond_signal(&disk->writer_work);
+}
+
 static void run_finish(qr_disk *disk, qr_disk_io *io, read_run *run) {
     qr_disk_segment *segment = &disk->segments[run->segment];
     for (uint32_t i = 0; i < run->count; i++) {
@@ -161,7 +168,7 @@ static void run_finish(qr_disk *disk, qr_disk_io *io, read_run *run) {
     }
     segment->read_count--;
     disk->gets_reading_count -= run->count;
-    if (run->gone) qr_disk_segment_doom(disk, run->segment);
+    if (run->gone) file_went(disk, run->segment);
     qr_disk_take_traffic(disk, io);
     pthread_cond_broadcast(&disk->reads_over);
 }

@@ -46,6 +46,7 @@ static bool budget_allows(qr_disk *disk) {
 
 static qr_store_refusal refusal_of(qr_disk *disk, const qr_record_info *info) {
     if (info->namespace_bytes > QR_RECORD_KEY_MAX) return QR_STORE_KEY;
+    if (disk->read_only) return QR_STORE_READ_ONLY;
     if (disk->failing != QR_STORE_NONE && !qr_disk_pause_over(&disk->write_pause)) return disk->failing;
     if (!budget_allows(disk)) return QR_STORE_BUDGET;
     if (info->parent != QR_RECORD_NONE) {
@@ -538,7 +539,7 @@ static quire_status disk_create(const qr_disk_config *config, const qr_disk_size
     arena = (qr_arena){.base = memory.base, .size_bytes = memory.size_bytes};
     layout_take(&layout, config, sizes, &arena);
     qr_disk *disk = layout.disk;
-    *disk = (qr_disk){.config = *config, .sizes = *sizes, .memory = memory, .buffers = buffers, .folder = {-1}};
+    *disk = (qr_disk){.config = *config, .sizes = *sizes, .memory = memory, .buffers = buffers, .folder = {.fd = -1}};
     memcpy(layout.path, config->path, strlen(config->path) + 1);
     disk->config.path = layout.path;
     disk->records = layout.records;
@@ -616,11 +617,15 @@ static void resolve_floor(qr_disk *disk) {
 
 /* Everything that reads and writes the folder before threads do. */
 static quire_status disk_load(qr_disk *disk, quire_error *error) {
-    quire_status status = qr_disk_folder_open(&disk->folder, disk->config.path, error);
+    quire_status status = qr_disk_folder_open(&disk->folder, disk->config.path, disk->config.may_only_read, error);
     if (status != QUIRE_OK) return status;
+    disk->read_only = disk->folder.read_only;
     resolve_floor(disk);
     qr_disk_budget_load(&disk->budget, disk->config.day_budget_bytes, qr_clock_wall_ms(), &disk->writer.io, disk->writer.page);
+    disk->writer.io.cancelled = disk->config.cancelled;
+    disk->writer.io.cancelled_context = disk->config.cancelled_context;
     status = qr_disk_index_load(disk, error);
+    disk->writer.io.cancelled = NULL;
     return status == QUIRE_OK ? threads_start(disk, error) : status;
 }
 

@@ -1,6 +1,6 @@
 /* disk_store.h - the store on disk: segment files of self-describing records (docs/KV_FILE_FORMAT.md).
  *
- *   folder/  lock                       held while a process has the folder open for writing
+ *   folder/  lock                       pid of the process that has the folder open for writing; the folder itself is locked
  *            segment-<id>.quire         one fixed size, taken whole when it is begun
  *            budget                     bytes written today
  *
@@ -31,9 +31,12 @@ typedef struct qr_disk_config {
     uint32_t write_buffers, read_buffers; /* 0 = by payload size: up to 32 each, 16 MiB each, at least 4 */
     uint32_t reader_count;                /* threads; 0 = what measured best */
     uint32_t retry_us_max;                /* the longest pause before what failed is tried again; 0 = 2 s */
-    qr_files *files;                      /* NULL = the system */
-    void (*wake)(void *context);          /* any thread; may be NULL */
+    bool may_only_read;          /* a folder that cannot be written is served from: puts are refused, nothing is erased */
+    qr_files *files;             /* NULL = the system */
+    void (*wake)(void *context); /* any thread; may be NULL */
     void *wake_context;
+    bool (*cancelled)(void *context); /* asked by open between reads: true makes it end with CANCELLED; may be NULL */
+    void *cancelled_context;
 } qr_disk_config;
 
 /* The smallest cap that can be served with these sizes: eight segments of one record. */
@@ -43,6 +46,7 @@ uint32_t qr_disk_record_max(uint64_t cap_bytes, uint64_t payload_bytes, uint32_t
 uint64_t qr_disk_memory_bytes(const qr_disk_config *config);
 
 /* Errors: INVALID (field, a cap below the minimum with both numbers), IO (path and reason), BUSY (another process has the
- * folder: its pid), UNSUPPORTED (a file of an unknown version: the path and the version), NO_MEMORY. */
+ * folder: its pid; those that can only read share it), UNSUPPORTED (a file of an unknown version: the path and the version),
+ * NO_MEMORY, CANCELLED. */
 QUIRE_MUST_CHECK quire_status qr_disk_open(const qr_disk_config *config, qr_store **store, quire_error *error);
 #endif

@@ -13,8 +13,8 @@ void qr_disk_note_damage(qr_disk *disk, uint64_t segment_id, uint64_t offset, co
     qr_store_trouble_fill(trouble_place(disk), QR_STORE_TROUBLE_DAMAGED, name, offset, what);
 }
 
-void qr_disk_note_folder(qr_disk *disk, const char *what) {
-    qr_store_trouble_fill(trouble_place(disk), QR_STORE_TROUBLE_ERROR, "", UINT64_MAX, what);
+void qr_disk_note_error(qr_disk *disk, const char *file, const char *what) {
+    qr_store_trouble_fill(trouble_place(disk), QR_STORE_TROUBLE_ERROR, file, UINT64_MAX, what);
     disk->stats.io_error_total++;
 }
 

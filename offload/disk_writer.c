@@ -74,6 +74,7 @@ static void segment_give_up(qr_disk *disk, uint32_t index) {
 
 static quire_status segment_begin(qr_disk *disk) {
     qr_disk_writer *writer = &disk->writer;
+    qr_disk_look_after_files(disk); /* before others make room for what is not there */
     quire_status status = qr_disk_make_room(disk);
     if (status != QUIRE_OK) return status;
     pthread_mutex_lock(&disk->lock);
@@ -281,6 +282,10 @@ static void note_budget(qr_disk *disk, uint64_t bytes) {
 static void write_puts(qr_disk *disk) {
     put_batch batch;
     qr_disk_writer_yield(disk);
+    if (!qr_disk_watch(disk)) {
+        puts_fail_all(disk, QUIRE_IO);
+        return;
+    }
     note_budget(disk, disk->config.write_buffers * disk->sizes.record_bytes);
     quire_status status = qr_disk_writer_ready(disk);
     if (status != QUIRE_OK) {
@@ -307,9 +312,10 @@ static bool any_unsealed(qr_disk *disk) {
 
 /* The open segment, and those that could not be sealed when they were left. */
 static void seal_all(qr_disk *disk, uint32_t asked) {
-    (void)!qr_disk_writer_seal(disk);
-    if (any_unsealed(disk)) qr_disk_clean(disk, true);
-    quire_status status = any_unsealed(disk) ? QUIRE_IO : QUIRE_OK;
+    bool here = !disk->read_only && qr_disk_watch(disk);
+    if (here) (void)!qr_disk_writer_seal(disk);
+    if (here && any_unsealed(disk)) qr_disk_clean(disk, true);
+    quire_status status = !disk->read_only && any_unsealed(disk) ? QUIRE_IO : QUIRE_OK;
     pthread_mutex_lock(&disk->lock);
     disk->seals_waiting -= asked;
     disk->seals_done += asked;
@@ -319,11 +325,15 @@ static void seal_all(qr_disk *disk, uint32_t asked) {
 
 /* ---- the thread ---- */
 
-typedef enum writer_job { JOB_WAIT, JOB_TIDY, JOB_CLEAN, JOB_SEAL, JOB_PUT, JOB_END } writer_job;
+typedef enum writer_job { JOB_WAIT, JOB_LOOK, JOB_TIDY, JOB_CLEAN, JOB_SEAL, JOB_PUT, JOB_END } writer_job;
+
+/* Something is to be removed or erased, and can be. The lock is held. */
+static bool upkeep_wanted(const qr_disk *disk) { return !disk->read_only && (disk->tidy || disk->clean_wanted); }
 
 /* The lock is held. */
 static writer_job next_job(const qr_disk *disk) {
-    bool upkeep = qr_disk_pause_over(&disk->upkeep_pause);
+    bool upkeep = upkeep_wanted(disk) && qr_disk_pause_over(&disk->upkeep_pause);
+    if (disk->look) return JOB_LOOK;
     if (disk->tidy && upkeep) return JOB_TIDY;
     if (disk->seals_waiting && disk->puts_finished >= disk->seal_after) return JOB_SEAL;
     if (disk->clean_wanted && upkeep) return JOB_CLEAN;
@@ -331,10 +341,22 @@ static writer_job next_job(const qr_disk *disk) {
     return disk->stopping ? JOB_END : JOB_WAIT;
 }
 
+static void upkeep(qr_disk *disk, writer_job job) {
+    if (!qr_disk_watch(disk)) {
+        pthread_mutex_lock(&disk->lock);
+        qr_disk_pause_begin(disk, &disk->upkeep_pause);
+        pthread_mutex_unlock(&disk->lock);
+        return;
+    }
+    if (job == JOB_TIDY) (void)qr_disk_tidy(disk);
+    else qr_disk_clean(disk, false);
+}
+
 static void do_job(qr_disk *disk, writer_job job, uint32_t seals) {
     switch (job) {
-    case JOB_TIDY: (void)qr_disk_tidy(disk); break;
-    case JOB_CLEAN: qr_disk_clean(disk, false); break;
+    case JOB_LOOK: (void)qr_disk_watch(disk); break;
+    case JOB_TIDY:
+    case JOB_CLEAN: upkeep(disk, job); break;
     case JOB_SEAL: seal_all(disk, seals); break;
     case JOB_PUT: write_puts(disk); break;
     case JOB_WAIT:
@@ -349,7 +371,7 @@ void *qr_disk_writer_main(void *argument) {
         writer_job job = next_job(disk);
         if (job == JOB_END) break;
         if (job == JOB_WAIT) {
-            if (disk->clean_wanted || disk->tidy) wait_until(&disk->writer_work, &disk->lock, disk->upkeep_pause.until_us);
+            if (upkeep_wanted(disk)) wait_until(&disk->writer_work, &disk->lock, disk->upkeep_pause.until_us);
             else pthread_cond_wait(&disk->writer_work, &disk->lock);
             continue;
         }
@@ -367,6 +389,7 @@ void *qr_disk_writer_main(void *argument) {
 }
 
 void qr_disk_writer_finish(qr_disk *disk) {
+    if (disk->read_only || qr_disk_folder_look(&disk->folder, disk->config.path) != QR_FOLDER_HERE) return;
     (void)qr_disk_tidy(disk);
     (void)!qr_disk_writer_seal(disk);
     qr_disk_clean(disk, true);

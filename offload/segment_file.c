@@ -202,7 +202,7 @@ void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned 
     const qr_segment_shape *shape = &file->header.shape;
     uint64_t stride = qr_segment_record_bytes(shape), at_once = window_bytes / stride;
     qr_footer_begin(footer, bytes, &file->header);
-    for (uint32_t slot = 0; slot < shape->slot_count;) {
+    for (uint32_t slot = 0; slot < shape->slot_count && !qr_disk_io_cancelled(io);) {
         uint64_t left = shape->slot_count - slot, count = at_once < left ? at_once : left;
         quire_status status =
             qr_disk_io_read_at(io, file->fd, window, count * stride, qr_segment_record_offset(shape, slot), NULL);
@@ -229,6 +229,7 @@ quire_status qr_segment_file_rewrite(qr_disk_io *io, const qr_segment_file *file
     quire_status status = rewrite(io, file->fd, window, 0, QR_SEGMENT_HEADER_BYTES);
     for (uint32_t slot = 0; status == QUIRE_OK && slot < footer->used_slots; slot++) {
         uint32_t first = slot;
+        if (qr_disk_io_cancelled(io)) return QUIRE_CANCELLED;
         while (slot < footer->used_slots && slot - first < at_once && qr_footer_has(footer, slot)) slot++;
         if (slot == first) continue;
         status = rewrite(io, file->fd, window, qr_segment_record_offset(shape, first), (slot - first) * stride);

@@ -40,6 +40,8 @@ typedef struct quire_engine_config {
     uint64_t seed;               /* for unseeded requests; 0 = from the system */
     void (*wake)(void *context); /* events are waiting */
     void *wake_context;
+    bool (*cancelled)(void *context); /* create asks while it reads the disk cache: true ends it with CANCELLED; may be NULL */
+    void *cancelled_context;
 } quire_engine_config;
 
 typedef struct quire_logit_bias {

@@ -39,7 +39,7 @@ typedef struct quire_kv_group {
 typedef enum quire_kv_storage { QUIRE_KV_STORAGE_NONE, QUIRE_KV_STORAGE_HOST } quire_kv_storage;
 
 /* When a block is written to disk: as soon as it is complete, in idle bandwidth; only when its memory is needed; never
- * (what is there already is still read). */
+ * (what is there already is still read, also from a folder that cannot be written). */
 typedef enum quire_kv_disk_write { QUIRE_KV_DISK_COMPLETE, QUIRE_KV_DISK_EVICT, QUIRE_KV_DISK_OFF } quire_kv_disk_write;
 
 /* Tiers below the pool. All zero: none. A copy in a tier is used only when namespace, tokens, parent, fingerprint and
@@ -56,6 +56,8 @@ typedef struct quire_kv_tiers {
     uint32_t verify_every;       /* 0 = off, 1 = always, N: every Nth request that could load recomputes instead and compares */
     void (*wake)(void *context); /* any thread: quire_kv_poll has something new; may be NULL */
     void *wake_context;
+    bool (*cancelled)(void *context); /* create asks while it reads the folder, and ends with CANCELLED when true; may be NULL */
+    void *cancelled_context;
 } quire_kv_tiers;
 
 enum { QUIRE_KV_DISK_NAMESPACES = 8192 };

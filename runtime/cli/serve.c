@@ -38,7 +38,7 @@ typedef struct daemon_state {
     quire_engine *engine;
     pthread_mutex_t gate;
     bool loop_over; /* under gate */
-    bool failed;    /* under gate: loading failed, `error` says why */
+    bool failed;    /* under gate: loading failed, `error` says why; not when it was given up because the loop is over */
     quire_error error;
 } daemon_state;
 
@@ -61,6 +61,15 @@ static void daemon_show(const daemon_state *d, const quire_engine_config *config
     fflush(stdout);
 }
 
+/* Asked while a cache on disk is read, which may take long. */
+static bool daemon_is_over(void *context) {
+    daemon_state *d = context;
+    pthread_mutex_lock(&d->gate);
+    bool over = d->loop_over;
+    pthread_mutex_unlock(&d->gate);
+    return over;
+}
+
 static quire_status daemon_load(daemon_state *d) {
     quire_engine_config config;
     qr_sizing sizing;
@@ -74,6 +83,8 @@ static quire_status daemon_load(daemon_state *d) {
     if (status != QUIRE_OK) return status;
     config.wake = qr_server_wake;
     config.wake_context = d->server;
+    config.cancelled = daemon_is_over;
+    config.cancelled_context = d;
     status =
         qr_engine_create_over(&config, d->parts, d->settings.host_cache - host_joining(d), d->model, &d->engine, &d->error);
     if (status == QUIRE_OK) daemon_show(d, &config, &sizing, qr_clock_us() / 1000 - begin_ms);
@@ -83,13 +94,14 @@ static quire_status daemon_load(daemon_state *d) {
 static void *daemon_loader(void *context) {
     daemon_state *d = context;
     quire_status status = daemon_load(d);
-    if (status != QUIRE_OK) {
+    bool given_up = status == QUIRE_CANCELLED;
+    if (status != QUIRE_OK && !given_up) {
         qr_pool_sizing_name_source(&d->settings, host_joining(d), &d->error);
         qr_log_error(&d->log, "load_failed", QR_STR("source", d->error.source), QR_STR("text", d->error.text));
     }
     pthread_mutex_lock(&d->gate);
-    d->failed = status != QUIRE_OK;
-    if (!d->loop_over && !d->failed) qr_server_attach(d->server, d->engine, d->model);
+    d->failed = status != QUIRE_OK && !given_up;
+    if (!d->loop_over && status == QUIRE_OK) qr_server_attach(d->server, d->engine, d->model);
     if (!d->loop_over && d->failed) qr_server_fail(d->server, status);
     pthread_mutex_unlock(&d->gate);
     return NULL;

@@ -91,7 +91,9 @@ static quire_kv_config kv_config(const quire_model *model, const quire_engine_co
                                     .disk_floor_bytes = c->disk_cache_floor_bytes,
                                     .disk_day_budget_bytes = c->disk_cache_day_budget_bytes,
                                     .disk_write = c->disk_write,
-                                    .verify_every = c->verify_every}};
+                                    .verify_every = c->verify_every,
+                                    .cancelled = c->cancelled,
+                                    .cancelled_context = c->cancelled_context}};
     quire_model_kv_groups(model, c->key_type, c->value_type, &kv);
     return kv;
 }

@@ -43,19 +43,6 @@ static quire_status list_segments(const char *folder, struct dirent ***entries, 
     return qr_fail(error, QUIRE_IO, folder, QR_NO_OFFSET, "cannot be read: %s", strerror_r(errno, text, sizeof text));
 }
 
-/* A shared lock is to be had exactly when no daemon has the folder; it is given back at once. */
-static bool folder_in_use(const char *folder, uint64_t *owner) {
-    char *path, text[32] = {0};
-    if (asprintf(&path, "%s/lock", folder) < 0) return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    free(path);
-    if (fd < 0) return false;
-    bool in_use = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (in_use && pread(fd, text, sizeof text - 1, 0) > 0) *owner = strtoull(text, NULL, 10);
-    (void)close(fd);
-    return in_use;
-}
-
 /* ---- one file ---- */
 
 typedef struct inspection {
@@ -281,7 +268,7 @@ quire_status quire_kv_store_inspect(const char *folder, bool payloads, const qui
     *summary = (quire_kv_store_summary){0};
     quire_status status = list_segments(folder, &entries, &count, error);
     if (status != QUIRE_OK) return status;
-    summary->in_use = folder_in_use(folder, &summary->owner);
+    summary->in_use = qr_disk_folder_in_use(folder, &summary->owner);
     inspection in = {.folder = folder, .visitor = visitor, .summary = summary, .error = error, .payloads = payloads};
     for (int i = 0; i < count && status == QUIRE_OK; i++) status = inspect_file(&in, entries[i]->d_name);
     list_free(entries, count);
@@ -316,7 +303,7 @@ quire_status quire_kv_store_clear(const char *folder, uint32_t *segments, uint64
     *bytes = 0;
     if (stat(folder, &about)) /* opening it would make it */
         return qr_fail(error, QUIRE_IO, folder, QR_NO_OFFSET, "cannot be read: %s", strerror_r(errno, text, sizeof text));
-    quire_status status = qr_disk_folder_open(&lock, folder, error);
+    quire_status status = qr_disk_folder_open(&lock, folder, false, error);
     if (status != QUIRE_OK) return status;
     status = qr_disk_folder_list(folder, &ids, &count, error);
     if (status == QUIRE_OK) {

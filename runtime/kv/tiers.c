@@ -101,8 +101,11 @@ static qr_disk_config tiers_disk_config(const quire_kv_config *config) {
                             .fingerprint = {.weights = t->weights_fingerprint,
                                             .numerics = t->numerics_fingerprint,
                                             .adapter = t->adapter_fingerprint},
+                            .may_only_read = t->disk_write == QUIRE_KV_DISK_OFF,
                             .wake = t->wake,
-                            .wake_context = t->wake_context};
+                            .wake_context = t->wake_context,
+                            .cancelled = t->cancelled,
+                            .cancelled_context = t->cancelled_context};
 }
 
 bool qr_kv_tiers_bytes(const quire_kv_config *config, uint64_t *bytes) {

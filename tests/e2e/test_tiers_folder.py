@@ -1,4 +1,4 @@
-"""A folder that is taken away, emptied or closed under a running daemon: requests go on, metrics and log say so."""
+"""A folder that is taken away, emptied, closed or slow under a daemon: requests go on, metrics and log say so."""
 
 import contextlib
 import os
@@ -12,7 +12,22 @@ import time
 import pytest
 from ask import proof
 from models import make_models  # noqa: F401
-from tiers import ask, cold_proofs, prompt, running, segments, twin_fixture, twins_fixture  # noqa: F401
+from served import BIN
+from tiers import (  # noqa: F401
+    DiskDaemon,
+    ask,
+    cache_fixture,
+    cold_proofs,
+    need_faulty,
+    prompt,
+    reach,
+    running,
+    segments,
+    twin_fixture,
+    twins_fixture,
+    verify,
+    whole_blocks,
+)
 
 NOBODY = 65534
 
@@ -122,3 +137,62 @@ def test_a_folder_that_goes_away_fails_no_request(twin, tmp_path, way):
                 until(lambda: stored(d) > before, again=round_of_all)
         assert " warn tier_trouble " in d.output()
         assert re.search(r" warn tier_(damaged|error) file=\S+ offset=-?\d+ what=\S", d.output())
+
+
+def test_a_removed_folder_is_made_again_and_used(twin, cache):
+    """Its blocks are gone, which costs their computation once."""
+    ids = prompt(1)
+    with running(cache, model=twin) as d:
+        first = proof(ask(d, ids))
+        d.flush()
+        used = d.disk("quire_tier_used_bytes")
+        shutil.rmtree(cache)
+        assert proof(ask(d, ids)) == first
+        d.http.post("/v1/kv/flush")
+        until(lambda: segments(cache), again=lambda: [ask(d, prompt(time.monotonic_ns())), d.http.post("/v1/kv/flush")])
+        assert cache.stat().st_mode & 0o777 == 0o700
+        assert d.disk("quire_tier_used_bytes") <= used
+    assert re.search(r" warn tier_error file=\. offset=-1 what=\"the folder was removed", d.output())
+    assert verify(cache)["blocks"] > 0
+
+
+def test_a_folder_that_cannot_be_written_is_served_from(twin, tmp_path):
+    ids = prompt(2)
+    with folder_of_somebody(tmp_path) as (cache, prefix):
+        model = shutil.copy(twin, cache.parent)
+        os.chmod(model, 0o644)
+        with running(cache, model=model, environment=prefix) as d:
+            first = proof(ask(d, ids))
+        close(cache)
+        before = {path.name: path.stat().st_mtime_ns for path in cache.iterdir()}
+        with running(cache, "--disk-write", "off", model=model, environment=prefix) as d:
+            reply = ask(d, ids)
+            assert proof(reply) == first and reach(reply) == whole_blocks(ids)
+            assert proof(ask(d, prompt(3))) is not None
+            assert d.trouble() == 0
+        assert {path.name: path.stat().st_mtime_ns for path in cache.iterdir()} == before
+        command = [BIN, "serve", "--model", model, "--socket", str(cache.parent / "t.sock"), "--disk-cache", str(cache)]
+        refused = subprocess.run(["env", *prefix, *command], capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode != 0 and "cannot be written" in refused.stderr
+        open_again(cache)
+
+
+def test_a_signal_ends_a_start_that_reads_a_slow_disk(twin, cache):
+    """Each read takes a second, and there are many; the start must not wait for them all."""
+    need_faulty()
+    with running(cache, "--disk-cache-max", "6M", model=twin, blocks=96) as d:
+        for seed in range(8):
+            ask(d, prompt(seed, 500))
+        d.flush()
+    before = {path.name: path.read_bytes() for path in segments(cache)}
+    assert len(before) >= 5
+    d = DiskDaemon(cache, "--disk-cache-max", "6M", model=twin, blocks=96, faults="delay=1000000", wait=False)
+    until(lambda: os.path.exists(d.path))
+    time.sleep(0.5)  # the index is being read by then, or has not begun: either must end soon
+    started = time.monotonic()
+    d.stop()
+    assert time.monotonic() - started < 8, d.output()
+    assert "load_failed" not in d.output() and d.output().count("loaded in") == 1, "only the first was ever ready"
+    assert {path.name: path.read_bytes() for path in segments(cache)} == before
+    with running(cache, "--disk-cache-max", "6M", model=twin, blocks=96) as d:
+        assert any(reach(ask(d, prompt(seed, 500))) for seed in range(8))

@@ -135,13 +135,14 @@ static void on_sealed(store_model *m, const qr_store_event *event) {
     }
 }
 
-/* Where it happened can be said, and what. Damage without faults: what a process that was killed had begun. */
+/* Where it happened can be said, and what. Without faults a process that was killed has left what it had begun, and a power
+ * cut files that are too short. */
 static void on_trouble(store_model *m, const qr_store_event *event) {
     const qr_store_trouble *trouble = event->trouble;
     uint64_t id;
     MODEL_ASSERT(m, trouble->what[0] && trouble->wall_ms);
     MODEL_ASSERT(m, trouble->kind == QR_STORE_TROUBLE_ERROR || qr_segment_name_parse(trouble->file, &id));
-    MODEL_ASSERT(m, trouble->kind == QR_STORE_TROUBLE_DAMAGED || m->options.faults || is_over(m));
+    MODEL_ASSERT(m, trouble->kind == QR_STORE_TROUBLE_DAMAGED || m->options.faults || m->options.power || is_over(m));
     MODEL_ASSERT(m, event->tag == 0 || m->options.faults || is_over(m));
     m->coverage.troubles++;
 }

@@ -223,6 +223,8 @@ Test(kv_inspect, says_who_has_the_folder_and_leaves_it_alone) {
     snprintf(path, sizeof path, "%s/lock", folder);
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     cr_assert_eq(write(fd, "4711\n", 5), 5);
+    close(fd);
+    fd = open(folder, O_RDONLY | O_DIRECTORY);
     look(folder, false, &summary);
     cr_assert(!summary.in_use);
     cr_assert_eq(flock(fd, LOCK_EX | LOCK_NB), 0);

@@ -304,3 +304,103 @@ Test(offload_disk_damage, a_bad_sector_in_a_segment_without_a_footer_costs_its_r
     rig_deinit(&rig);
     faulty_files_destroy(files);
 }
+
+/* ---- files that are longer than they were made ---- */
+
+/* Several segments, and a cap that has room for hardly another. */
+static void make_full(disk_rig *rig) {
+    rig_init(rig, 8 * MIB);
+    rig_open(rig);
+    for (uint32_t i = 0; i < 400; i++) rig_put(rig, i, QR_RECORD_NONE, 1);
+    rig_settle(rig);
+    rig_close(rig);
+    rig_open(rig); /* what was found, of what was not lost */
+    rig_close(rig);
+}
+
+Test(offload_disk_damage, holes_behind_a_segment_cost_nobody_anything) {
+    disk_rig rig;
+    char path[2 * RIG_PATH_MAX];
+    make_full(&rig);
+    uint32_t found = rig.found_count, segments = rig_segment_count(&rig);
+    cr_assert_gt(segments, 3);
+    cr_assert(rig_segment_path(&rig, 1, path));
+    cr_assert_eq(truncate(path, 64ll << 30), 0);
+    rig_open(&rig);
+    cr_assert_eq(rig.found_count, found);
+    cr_assert_eq(rig_segment_count(&rig), segments);
+    cr_assert_leq(rig_stats(&rig).used_bytes, 8 * MIB);
+    rig_close(&rig);
+    rig.config.fingerprint.weights = 99; /* the same for a model that it is not of */
+    rig_open(&rig);
+    cr_assert_eq(rig.foreign_count, found);
+    cr_assert_eq(rig_segment_count(&rig), segments);
+    rig_deinit(&rig);
+}
+
+Test(offload_disk_damage, bytes_behind_a_segment_cost_that_one) {
+    disk_rig rig;
+    char path[2 * RIG_PATH_MAX], first[2 * RIG_PATH_MAX];
+    static unsigned char rubbish[4 << 20];
+    make_full(&rig);
+    uint32_t segments = rig_segment_count(&rig);
+    cr_assert(rig_segment_path(&rig, 0, first) && rig_segment_path(&rig, 2, path));
+    memset(rubbish, 7, sizeof rubbish);
+    int fd = open(path, O_WRONLY | O_APPEND);
+    cr_assert_eq(write(fd, rubbish, sizeof rubbish), (ssize_t)sizeof rubbish);
+    cr_assert_eq(fsync(fd), 0); /* a file system may take the space that late */
+    close(fd);
+    rig_open(&rig);
+    cr_assert_lt(access(path, F_OK), 0);
+    cr_assert_eq(access(first, F_OK), 0);
+    cr_assert_eq(rig_segment_count(&rig), segments - 1);
+    cr_assert_leq(rig_stats(&rig).used_bytes, 8 * MIB);
+    rig_deinit(&rig);
+}
+
+/* ---- an index that is given up ---- */
+
+static uint32_t questions, patience;
+
+static bool out_of_patience(void *context) {
+    (void)context;
+    return ++questions > patience;
+}
+
+Test(offload_disk_damage, an_index_that_is_given_up_changes_nothing) {
+    disk_rig rig;
+    char copy[RIG_PATH_MAX + 8];
+    make_full(&rig);
+    rig_open(&rig);
+    uint32_t found = rig.found_count;
+    for (uint32_t i = 500; i < 505; i++) rig_put(&rig, i, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    snprintf(copy, sizeof copy, "%s-copy", rig.path);
+    rig_copy_folder(&rig, copy); /* with a segment to be scanned */
+    rig_close(&rig);
+    rig_remove_folder(rig.path);
+    cr_assert_eq(rename(copy, rig.path), 0);
+    uint32_t segments = rig_segment_count(&rig);
+    rig.config.cancelled = out_of_patience;
+    bool over = false;
+    for (patience = 0; !over; patience++) {
+        quire_error error;
+        questions = 0;
+        quire_status status = qr_disk_open(&rig.config, &rig.store, &error);
+        over = status == QUIRE_OK;
+        if (over) break;
+        cr_assert_eq(status, QUIRE_CANCELLED);
+        cr_assert_null(rig.store);
+        cr_assert_eq(rig_segment_count(&rig), segments);
+    }
+    cr_assert_geq(patience, 2 * segments); /* asked for each header, and each footer or scan */
+    uint32_t asked = questions;
+    rig_put(&rig, 600, QR_RECORD_NONE, 1);
+    rig_close(&rig);
+    cr_assert_eq(questions, asked); /* whoever ends a store wants it to be closed well */
+    rig.config.cancelled = NULL;
+    rig_open(&rig);
+    cr_assert_geq(rig.found_count, found - 20);
+    cr_assert_leq(rig_stats(&rig).corrupt_total, 0);
+    rig_deinit(&rig);
+}
