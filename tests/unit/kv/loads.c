@@ -511,3 +511,108 @@ Test(kv_loads, a_record_lost_before_it_was_asked_for_ends_the_load_there) {
     rig_close(rig.kv, seq);
     tiers_rig_close(&rig);
 }
+
+/* ---- what may be loaded ---- */
+
+static quire_kv_load plan_of(const tiers_rig *rig, quire_seq_id seq, const quire_token *tokens) {
+    quire_kv_load load;
+    cr_assert_eq(quire_kv_load_plan(rig->kv, seq, tokens, PROMPT, PROMPT, &load), QUIRE_OK);
+    return load;
+}
+
+static quire_seq_id attached(tiers_rig *rig, uint32_t limit) {
+    quire_seq_id seq;
+    quire_kv_match match;
+    cr_assert_eq(quire_kv_seq_open(rig->kv, 0, &seq), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_attach(rig->kv, seq, prompt, PROMPT, limit, &match), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_reserve(rig->kv, seq, PROMPT), QUIRE_OK);
+    return seq;
+}
+
+/* They cost nothing, and what is stored behind them is there all the same. */
+Test(kv_loads, a_plan_goes_on_behind_what_somebody_else_has_computed_since) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id twin;
+    rig.config.block_count = 32;
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    quire_seq_id seq = attached(&rig, PROMPT);
+    tiers_rig_start(&rig, 0, prompt, 3 * RIG_BLOCK, &twin);
+    quire_kv_load load = plan_of(&rig, seq, prompt);
+    cr_assert(load.begin_block == 0 && load.end_block == 10 && load.disk_blocks == 7 && load.host_blocks == 0);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_OK);
+    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), PROMPT);
+    cr_assert_eq(tiers_rig_state(&rig, seq).disk_tokens, 7 * RIG_BLOCK);
+    rig_close(rig.kv, seq);
+    rig_close(rig.kv, twin);
+    tiers_rig_close(&rig);
+}
+
+/* Nothing that it computes will be matched, and nothing of what others stored since is its own. */
+Test(kv_loads, a_forgotten_sequence_loads_nothing) {
+    tiers_rig rig = tiers_rig_make();
+    quire_kv_load load = {.end_block = 10};
+    rig.config.block_count = 32;
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    quire_seq_id seq = attached(&rig, PROMPT);
+    quire_kv_forget_all(rig.kv, false);
+    rig_prepare(&rig);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_INVALID);
+    load = plan_of(&rig, seq, prompt);
+    cr_assert(load.begin_block == load.end_block && load.disk_blocks == 0);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+/* What lies behind other tokens holds other bytes. */
+Test(kv_loads, a_plan_for_other_tokens_than_the_sequences_own_finds_nothing) {
+    tiers_rig rig = tiers_rig_make();
+    quire_token changed[PROMPT];
+    rig.config.block_count = 32;
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    quire_seq_id seq = attached(&rig, PROMPT);
+    tiers_rig_compute(&rig, seq, prompt, 0, 2 * RIG_BLOCK);
+    for (uint32_t i = 0; i < PROMPT; i++) changed[i] = i == 3 ? -7 : prompt[i];
+    quire_kv_load load = plan_of(&rig, seq, changed);
+    cr_assert(load.begin_block == 2 && load.end_block == 2);
+    load = plan_of(&rig, seq, prompt);
+    cr_assert(load.begin_block == 2 && load.end_block == 10 && load.disk_blocks == 8);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, changed, &load, false), QUIRE_INVALID);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+Test(kv_loads, a_load_begins_where_the_tokens_end_and_fits_into_its_room) {
+    tiers_rig rig = tiers_rig_make();
+    rig.config.block_count = 32;
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    quire_seq_id seq = attached(&rig, PROMPT);
+    quire_kv_load load = plan_of(&rig, seq, prompt), longer = load;
+    longer.end_block = 11;
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &longer, false), QUIRE_INVALID);
+    tiers_rig_compute(&rig, seq, prompt, 0, RIG_BLOCK);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_INVALID, "planned before");
+    load = plan_of(&rig, seq, prompt);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_OK);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_INVALID, "it loads already");
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+/* Beside a block that was begun, what is counted is what will be read. */
+Test(kv_loads, the_block_that_was_begun_is_not_counted) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    quire_token near[RIG_BLOCK];
+    tiers_rig_open(&rig);
+    rig_prepare(&rig);
+    for (uint32_t i = 0; i < RIG_BLOCK; i++) near[i] = i < 5 ? prompt[i] : 7;
+    tiers_rig_run(&rig, 0, near, RIG_BLOCK);
+    quire_kv_load load = tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+    cr_assert(load.begin_block == 1 && load.end_block == 10 && load.disk_blocks == 9);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}

@@ -1,6 +1,7 @@
 /* What a store brings along when it is opened. */
 #include <criterion/criterion.h>
 
+#include "runtime/kv/kv_internal.h"
 #include "tests/unit/kv/tiers_rig.h"
 
 enum { PROMPT = 5 * RIG_BLOCK };
@@ -43,6 +44,7 @@ Test(kv_restore, what_no_namespace_has_a_place_for_is_dropped) {
     rig.config.max_namespaces = 2;
     tiers_rig_restart(&rig);
     cr_assert_eq(fake_store_record_count(rig.fake), 9);
+    cr_assert_eq(tiers_rig_stats(&rig).tiers[QUIRE_KV_TIER_DISK].evicted_blocks_total, 1, "and all that hangs on it");
     tiers_rig_close(&rig);
 }
 
@@ -73,6 +75,39 @@ Test(kv_restore, another_models_records_say_why_a_lookup_misses) {
     tiers_rig_run(&rig, 0, prompt, PROMPT);
     tiers_rig_settle(&rig);
     cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).token_count, PROMPT);
+    tiers_rig_close(&rig);
+}
+
+/* Its second block is no beginning of a prompt. */
+Test(kv_restore, only_first_blocks_of_another_model_are_remembered) {
+    tiers_rig rig = rig_open_filled(1);
+    qr_record_id record;
+    for (uint32_t depth = 1; depth <= 5; depth++) {
+        cr_assert(fake_store_find(rig.fake, prompt + (depth - 1) * RIG_BLOCK, depth, &record));
+        fake_store_make_foreign(rig.fake, record);
+    }
+    tiers_rig_restart(&rig);
+    cr_assert_eq(rig.kv->tree.ghost_count, 1);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt + RIG_BLOCK, PROMPT - RIG_BLOCK).miss, QUIRE_KV_MISS_NEVER_STORED);
+    tiers_rig_close(&rig);
+}
+
+/* No more than the pool has blocks: they take places of what this manager may remember itself. */
+Test(kv_restore, few_of_another_model_are_remembered) {
+    tiers_rig rig = tiers_rig_make();
+    quire_token small[RIG_BLOCK];
+    qr_record_id record;
+    rig.store.write_buffers = 40;
+    tiers_rig_open(&rig);
+    for (quire_token i = 0; i < 40; i++) {
+        rig_count_up(small, RIG_BLOCK, 1 + 100 * i);
+        tiers_rig_run(&rig, 0, small, RIG_BLOCK);
+        tiers_rig_settle(&rig);
+        cr_assert(fake_store_find(rig.fake, small, 1, &record));
+        fake_store_make_foreign(rig.fake, record);
+    }
+    tiers_rig_restart(&rig);
+    cr_assert_eq(rig.kv->tree.ghost_count, rig.config.block_count);
     tiers_rig_close(&rig);
 }
 

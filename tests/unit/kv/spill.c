@@ -218,3 +218,108 @@ Test(kv_spill, what_is_forgotten_while_it_moves_is_overwritten_too) {
         tiers_rig_close(&rig);
     }
 }
+
+static void expect_stored(const tiers_rig *rig, const quire_token *tokens, uint32_t blocks) {
+    uint32_t stored = rig_match(rig->kv, 0, tokens, POOL).stored_tokens;
+    cr_assert_eq(stored, blocks * RIG_BLOCK, "%u tokens", stored);
+}
+
+/* A slot that is still being filled is none to be given up: it holds what was evicted a moment ago. */
+Test(kv_spill, a_slot_in_use_is_no_victim) {
+    tiers_rig rig = rig_open_sim(4, false, 200);
+    tiers_rig_run(&rig, 0, prompt, 4 * RIG_BLOCK);
+    tiers_rig_run(&rig, 0, other, 4 * RIG_BLOCK);
+    cr_assert_eq(quire_kv_evict(rig.kv, 4), 4);
+    cr_assert_eq(rig.kv->tiers.gathers.count, 4);
+    cr_assert_eq(quire_kv_evict(rig.kv, 4), 4);
+    expect_stored(&rig, prompt, 4);
+    expect_stored(&rig, other, 0);
+    cr_assert_eq(host_stats(&rig).evicted_blocks_total, 0);
+    tiers_rig_settle(&rig);
+    tiers_rig_close(&rig);
+}
+
+/* Nothing of host memory is given up for a victim that cannot be copied now. */
+Test(kv_spill, while_all_copies_are_under_way_nothing_is_lost_in_vain) {
+    enum { BLOCKS = KV_TRANSFERS + 40 };
+    static quire_token words[BLOCKS * RIG_BLOCK];
+    tiers_rig rig = tiers_rig_make();
+    rig.no_store = true;
+    rig.config.block_count = BLOCKS;
+    rig.config.max_sequence_tokens = BLOCKS * RIG_BLOCK;
+    rig.host_slots = KV_TRANSFERS + 1;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 9, .delay_polls_max = 3000};
+    rig_count_up(words, BLOCKS * RIG_BLOCK, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, words, BLOCKS * RIG_BLOCK);
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 1);
+    for (int i = 0; i < 5000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    cr_assert_eq(quire_kv_evict(rig.kv, BLOCKS), KV_TRANSFERS);
+    for (int i = 0; i < 3; i++) cr_assert_eq(quire_kv_evict(rig.kv, 1), 0);
+    quire_kv_match match;
+    quire_kv_match_prefix(rig.kv, 0, words, BLOCKS * RIG_BLOCK, BLOCKS * RIG_BLOCK, &match);
+    cr_assert(match.stored_tokens == (KV_TRANSFERS + 1) * RIG_BLOCK && host_stats(&rig).evicted_blocks_total == 0);
+    for (int i = 0; i < 5000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    tiers_rig_close(&rig);
+}
+
+/* Making room in host memory writes the way down to what lies there, which takes the last copy that there may be. */
+Test(kv_spill, making_room_may_take_the_last_copy) {
+    enum { BLOCKS = KV_TRANSFERS + 12, CHAIN = KV_TRANSFERS + 1 };
+    static quire_token words[BLOCKS * RIG_BLOCK];
+    tiers_rig rig = tiers_rig_make();
+    rig.config.block_count = BLOCKS;
+    rig.config.max_sequence_tokens = BLOCKS * RIG_BLOCK;
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_EVICT;
+    rig.host_slots = 1;
+    rig.store.record_max = 2 * BLOCKS;
+    rig.store.write_buffers = BLOCKS;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 9, .delay_polls_max = 5000};
+    rig_count_up(words, CHAIN * RIG_BLOCK, 1);
+    rig_count_up(other, POOL, 90000);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, words, CHAIN * RIG_BLOCK);
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 1); /* the last of the chain has the slot */
+    for (int i = 0; i < 9000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    fake_store_faults_of(rig.fake)->lasting_max = KV_TRANSFERS - 1;
+    quire_kv_flush_begin(rig.kv);
+    for (int i = 0; i < 8; i++) tiers_rig_round(&rig);
+    cr_assert_eq(rig.kv->tiers.gathers.count, KV_TRANSFERS - 1, "all but one, and but for its parent");
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 0);
+    cr_assert_eq(rig.kv->tiers.gathers.count, KV_TRANSFERS);
+    for (int i = 0; i < 9000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), CHAIN);
+    tiers_rig_close(&rig);
+}
+
+/* Erasure is what was asked for then; what is lost later goes the ordinary way. */
+Test(kv_spill, what_is_lost_after_a_forget_is_not_erased) {
+    tiers_rig rig = tiers_rig_make();
+    qr_record_id record;
+    rig_count_up(prompt, POOL, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_settle(&rig);
+    quire_kv_forget_all(rig.kv, true);
+    cr_assert_eq(fake_store_erased(rig.fake), 10);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    tiers_rig_settle(&rig);
+    cr_assert(fake_store_find(rig.fake, prompt, 1, &record));
+    fake_store_lose(rig.fake, record);
+    cr_assert(tiers_rig_round(&rig), "somebody may wait for it");
+    cr_assert_eq(fake_store_erased(rig.fake), 10);
+    tiers_rig_close(&rig);
+}
+
+/* Its slot went, and no record is there: it is stored nowhere. */
+Test(kv_spill, a_refused_copy_leaves_no_node_that_is_stored_nowhere) {
+    tiers_rig rig = rig_open_refusing(4);
+    cr_assert_eq(quire_kv_evict(rig.kv, 1), 1);
+    tiers_rig_round(&rig);
+    cr_assert_eq(rig.kv->tree.stored_count, 0);
+    cr_assert_eq(rig_match(rig.kv, 0, prompt, 2 * RIG_BLOCK).miss, QUIRE_KV_MISS_EVICTED);
+    tiers_rig_close(&rig);
+}
