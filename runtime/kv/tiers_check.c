@@ -111,6 +111,16 @@ static quire_status check_records(const quire_kv *kv, quire_error *error) {
     return tiers->store->ops->check(tiers->store, error);
 }
 
+/* A copy that is promised is there, or on its way: what is demoted had one. */
+static quire_status check_stored(const quire_kv *kv, quire_error *error) {
+    const qr_node_store *store = &kv->tree.store;
+    for (qr_node_id id = store->root_count; id < store->root_count + store->node_count; id++)
+        if (qr_tree_is_stored(&kv->tree, id) && qr_tree_host(&kv->tree, id) == QR_COPY_NONE &&
+            qr_tree_record(&kv->tree, id) == QR_COPY_NONE)
+            return tiers_fail(error, "node", id, "stored, and nowhere");
+    return QUIRE_OK;
+}
+
 /* ---- loads ---- */
 
 static const char *check_load(const quire_kv *kv, uint32_t row) {
@@ -149,9 +159,9 @@ static quire_status check_loads(const quire_kv *kv, quire_error *error) {
 }
 
 quire_status qr_kv_tiers_check(const quire_kv *kv, quire_error *error) {
-    quire_status status = QUIRE_OK;
-    if (!kv->tiers.present) return status;
-    if (kv->tiers.has_host) status = check_slots(kv, error);
+    if (!kv->tiers.present) return QUIRE_OK;
+    quire_status status = check_stored(kv, error);
+    if (status == QUIRE_OK && kv->tiers.has_host) status = check_slots(kv, error);
     if (status == QUIRE_OK && kv->tiers.store) status = check_records(kv, error);
     if (status == QUIRE_OK) status = check_loads(kv, error);
     return status;
