@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "offload/disk_store.h"
 #include "runtime/kv/kv_internal.h"
 #include "tests/unit/kv/tiers_rig.h"
 
@@ -59,8 +60,31 @@ Test(kv_tiers, without_storage_or_a_cache_there_are_none) {
     config.tiers.disk_path = "/nonexistent/quire";
     config.storage = QUIRE_KV_STORAGE_NONE;
     cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_INVALID);
+    cr_assert(strstr(error.text, "storage of the manager's own"), "%s", error.text);
     config.cache_disabled = true;
     cr_assert_eq(create(&config, &(qr_kv_parts){0}, &error), QUIRE_OK);
+}
+
+Test(kv_tiers, an_unknown_policy_is_refused) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    config.tiers.host_bytes = 1 << 20;
+    config.tiers.disk_write = QUIRE_KV_DISK_OFF;
+    cr_assert_eq(create(&config, &(qr_kv_parts){.host_tier = true}, &error), QUIRE_OK);
+    config.tiers.disk_write = (quire_kv_disk_write)(QUIRE_KV_DISK_OFF + 1);
+    cr_assert_eq(create(&config, &(qr_kv_parts){.host_tier = true}, &error), QUIRE_INVALID);
+    cr_assert_str_eq(error.source, "disk_write");
+}
+
+/* It is handed over, whether or not there is a use for it. */
+Test(kv_tiers, without_a_cache_a_store_is_closed) {
+    quire_kv_config config = rig_config();
+    quire_error error;
+    fake_store_config store = {.payload_bytes = 8192, .block_tokens = RIG_BLOCK, .record_max = 4};
+    fake_store *fake = fake_store_create(&store);
+    config.cache_disabled = true;
+    cr_assert_eq(create(&config, &(qr_kv_parts){.store = fake_store_open(fake)}, &error), QUIRE_OK);
+    fake_store_destroy(fake);
 }
 
 Test(kv_tiers, a_manager_without_tiers_answers_all_the_same) {
@@ -186,6 +210,25 @@ Test(kv_tiers, another_layout_model_or_arithmetic_is_a_miss_and_is_left_alone) {
     remove_folder();
 }
 
+/* Of the same size and in the same places, and other bytes all the same. */
+Test(kv_tiers, another_type_of_the_same_size_is_another_layout) {
+    make_folder();
+    quire_kv_config config = disk_config();
+    for (int i = 0; i < 2; i++) {
+        config.groups[0].key_type = config.groups[0].value_type = i ? QUIRE_KV_BF16 : QUIRE_KV_F16;
+        quire_kv *kv = rig_create(&config);
+        quire_kv_match match = rig_match(kv, 0, prompt, PROMPT);
+        cr_assert(match.stored_tokens == 0 && match.miss == (i ? QUIRE_KV_MISS_FINGERPRINT : QUIRE_KV_MISS_NEVER_STORED));
+        tiers_rig rig = {.config = config, .no_store = true, .kv = kv, .now_us = 1000000};
+        if (i == 0) {
+            rig_run(kv, 0, prompt, PROMPT, PROMPT);
+            wait_for(&rig, all_is_written);
+        }
+        rig_destroy(kv);
+    }
+    remove_folder();
+}
+
 Test(kv_tiers, a_folder_in_use_is_refused) {
     make_folder();
     quire_kv_config config = disk_config();
@@ -207,7 +250,25 @@ Test(kv_tiers, more_blocks_below_than_can_be_numbered_are_refused) {
     for (int i = 0; i < 2; i++) {
         qr_arena arena = {0};
         cr_assert(qr_kv_lay_out(&config, &sizes[i], &arena) == NULL && arena.failed);
+        cr_assert_not(qr_kv_tiers_can_be_numbered(&config, &sizes[i]));
     }
+}
+
+/* The largest that is allowed can be laid out, and one more is refused with the numbers. */
+Test(kv_tiers, as_many_blocks_below_as_can_be_numbered_are_taken) {
+    quire_kv_config config = rig_config();
+    config.max_namespaces = 7;
+    config.tiers.disk_path = "/nonexistent/quire";
+    uint32_t taken = config.block_count * (1 + QR_TREE_GHOSTS_PER_BLOCK) + 7 + QR_NAMESPACES_DEFAULT_DISK;
+    kv_tier_sizes sizes = {.slot_count = 1000, .record_max = (UINT32_C(1) << 31) - 1 - taken - 1000};
+    quire_error error;
+    qr_arena arena = {0};
+    cr_assert_eq(qr_kv_tiers_budget_check(&config, &sizes, &error), QUIRE_OK);
+    (void)qr_kv_lay_out(&config, &sizes, &arena);
+    cr_assert_not(arena.failed);
+    sizes.slot_count++;
+    cr_assert_eq(qr_kv_tiers_budget_check(&config, &sizes, &error), QUIRE_INVALID);
+    cr_assert(strstr(error.text, "64 blocks, 1001 in host memory"), "%s", error.text);
 }
 
 Test(kv_tiers, everything_that_is_taken_is_counted_before) {
@@ -218,6 +279,13 @@ Test(kv_tiers, everything_that_is_taken_is_counted_before) {
     config.tiers.host_bytes = 1 << 20;
     uint64_t both = quire_kv_memory_bytes(&config);
     cr_assert(disk > plain + (1 << 16) && both > disk + (1 << 19) && both < disk + (1 << 21));
+    uint64_t below, buffers = qr_disk_memory_bytes(&(qr_disk_config){.path = folder,
+                                                                     .cap_bytes = config.tiers.disk_max_bytes,
+                                                                     .payload_bytes = qr_kv_payload_bytes(&config),
+                                                                     .block_tokens = config.block_tokens});
+    cr_assert(qr_kv_tiers_bytes(&without, &below) && below == 0);
+    cr_assert(qr_kv_tiers_bytes(&config, &below) && buffers > 0 && below > buffers + (1 << 19));
+    cr_assert_geq(disk, plain + buffers);
     quire_kv *kv;
     cr_assert_eq(qr_kv_create_from(&config, &(qr_kv_parts){.host_tier = true}, &kv, NULL), QUIRE_OK);
     cr_assert_lt(rig_stats(kv).bookkeeping_bytes + rig_stats(kv).pool_bytes, both);
