@@ -209,15 +209,27 @@ static void add_prefill(planner *p, qr_choice *c, uint32_t rows) {
     p->place->prefill_rows += rows;
 }
 
+static uint32_t longest_prefill(const planner *p) {
+    const qr_scheduler *s = p->s;
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        uint32_t rest = prefills_now(p, s->running[i]) ? qr_choice_remaining(s->running[i]) : 0;
+        if (rest > longest) longest = rest;
+    }
+    return longest;
+}
+
 /* What is nearly done goes first: a chat that has all but its last words cached must not wait behind a long prompt. It takes
  * at most half of the time; where that is too short for it, a part of it goes first in every other step. So the long one
  * goes on too. */
 static void plan_short_prefill(planner *p) {
     const qr_scheduler *s = p->s;
     double end_us = (spent_us(p) + (double)s->config.step_us) / 2;
+    uint32_t part = longest_prefill(p) / QR_SHORT_PARTS, few = QR_SHORT_BLOCKS * s->block_tokens;
+    uint32_t short_tokens = part > few ? part : few;
     for (uint32_t i = 0; i < s->running_count; i++) {
         qr_choice *c = s->running[i];
-        if (!prefills_now(p, c) || qr_choice_remaining(c) > QR_SHORT_BLOCKS * s->block_tokens) continue;
+        if (!prefills_now(p, c) || qr_choice_remaining(c) > short_tokens) continue;
         uint32_t rows = rows_in(p, c, end_us - spent_us(p));
         bool turn = p->place->step.id % 2 == 0 && p->place->prefill_rows == 0;
         if (rows > 0 && (turn || rows == qr_choice_remaining(c))) add_prefill(p, c, rows);

@@ -23,6 +23,7 @@ enum {
     QR_SCAN_MAX = 64,         /* queue entries looked at, those that wait for a prefix included */
     QR_PASSES_MAX = 8,        /* after so many younger ones nobody passes an entry any more */
     QR_SHORT_BLOCKS = 4,      /* a prefill of so many blocks is short */
+    QR_SHORT_PARTS = 16,      /* and one that goes so many times into the longest: that is how long it may have to wait */
     QR_COPIES_PER_CHOICE = 4, /* block copies that one choice can cause between two steps, generously */
 };
 
