@@ -132,7 +132,9 @@ typedef struct quire_event {
 /* Takes all memory now. Keeps the model. Errors: INVALID, NO_MEMORY (with the numbers), TOO_LARGE (not one context fits). */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_engine_create(const quire_engine_config *config, quire_model *model,
                                                             quire_engine **engine, quire_error *error);
-/* Cancels what is live, joins the thread. Every live request still gets its DONE before, if polled. */
+/* Ends what is live without an event: none can be polled once this has begun, and what was not polled before is gone. Whoever
+ * wants every DONE drains and cancels, polls until each has come, and destroys then. wake may be called until this returns, and
+ * not after. */
 QUIRE_API void quire_engine_destroy(quire_engine *engine);
 
 /* Errors, all at once and without effect: INVALID (field named), TOO_LARGE (numbers named: can never fit), QUEUE_FULL,
