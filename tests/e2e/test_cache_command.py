@@ -4,22 +4,8 @@ import json
 import os
 import subprocess
 
-from models import make_models  # noqa: F401
 from served import BIN
-from tiers import (  # noqa: F401
-    ask,
-    cache_fixture,
-    folder_bytes,
-    prompt,
-    quire_cache,
-    reach,
-    running,
-    segments,
-    twin_fixture,
-    twins_fixture,
-    verify,
-    whole_blocks,
-)
+from tiers import ask, folder_bytes, prompt, quire_cache, reach, running, segments, verify, whole_blocks
 
 SECRET_SALT = "salt-of-a-secret"
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from served import daemon_fixture, post  # noqa: F401
+from served import post
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -2,7 +2,6 @@
 
 import openai
 import pytest
-from served import client_fixture, daemon_fixture  # noqa: F401
 
 M = "any"
 HELLO = [{"role": "user", "content": "Say hello and count to five."}]

@@ -7,8 +7,8 @@ import time
 
 import pytest
 from ask import cached, chat, complete, content, proof, user
-from served import daemon_fixture, post  # noqa: F401
-from serving import serve_fixture, serving  # noqa: F401
+from served import post
+from serving import serving
 
 
 def ids(count, first=1000):

@@ -8,8 +8,7 @@ import time
 
 import pytest
 from ask import complete, events, user
-from served import daemon_fixture, post  # noqa: F401
-from serving import serve_fixture  # noqa: F401
+from served import post
 
 
 def resident(d):

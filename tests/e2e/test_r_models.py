@@ -8,9 +8,8 @@ import time
 
 import pytest
 from ask import complete, events
-from models import models_fixture  # noqa: F401
 from served import BIN, MODEL, post
-from serving import serve_fixture, serving  # noqa: F401
+from serving import serving
 
 
 def plan(*arguments):

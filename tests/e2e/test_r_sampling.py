@@ -5,7 +5,6 @@ import threading
 
 import pytest
 from ask import cached, chat, complete, content, deltas, events, finish, proof, user
-from served import daemon_fixture  # noqa: F401
 
 COUNT = "Count from one to ten:"
 

@@ -8,9 +8,7 @@ import time
 
 import pytest
 from ask import chat, complete, content, deltas, events, finish, user
-from models import models_fixture  # noqa: F401
-from served import MODEL, daemon_fixture  # noqa: F401
-from serving import serve_fixture  # noqa: F401
+from served import MODEL
 
 UNICODE = "caf\u00e9 na\u00efve \U0001f642 \U0001f468\u200d\U0001f469\u200d\U0001f467 \u6f22\u5b57 \u4f60\u597d \u00fcber\n"
 

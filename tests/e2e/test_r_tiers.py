@@ -10,12 +10,10 @@ import time
 
 import pytest
 from ask import proof
-from models import make_models  # noqa: F401
 from served import BIN
-from tiers import (  # noqa: F401
+from tiers import (
     PAGE,
     ask,
-    cache_fixture,
     change,
     cold_proofs,
     every_record,
@@ -27,8 +25,6 @@ from tiers import (  # noqa: F401
     reach,
     running,
     segments,
-    twin_fixture,
-    twins_fixture,
     verify,
     whole_blocks,
 )

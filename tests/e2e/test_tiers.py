@@ -12,24 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ask import cached, complete, proof
-from models import make_models  # noqa: F401
 from served import BIN, MODEL
-from tiers import (  # noqa: F401
-    ask,
-    cache_fixture,
-    cold_proofs,
-    hit,
-    need_faulty,
-    prompt,
-    quire_cache,
-    reach,
-    running,
-    segments,
-    twin_fixture,
-    twins_fixture,
-    verify,
-    whole_blocks,
-)
+from tiers import ask, cold_proofs, hit, need_faulty, prompt, quire_cache, reach, running, segments, verify, whole_blocks
 
 KV_TYPES = ("f32", "f16", "bf16")
 

@@ -8,13 +8,11 @@ import time
 import httpx
 import pytest
 from ask import proof
-from models import make_models  # noqa: F401
-from tiers import (  # noqa: F401
+from tiers import (
     BLOCK,
     PAGE,
     DiskDaemon,
     ask,
-    cache_fixture,
     cold_proofs,
     every_record,
     hit,
@@ -23,8 +21,6 @@ from tiers import (  # noqa: F401
     reach,
     running,
     segments,
-    twin_fixture,
-    twins_fixture,
     verify,
     whole_blocks,
 )

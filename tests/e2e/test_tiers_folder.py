@@ -11,23 +11,8 @@ import time
 
 import pytest
 from ask import proof
-from models import make_models  # noqa: F401
 from served import BIN
-from tiers import (  # noqa: F401
-    DiskDaemon,
-    ask,
-    cache_fixture,
-    cold_proofs,
-    need_faulty,
-    prompt,
-    reach,
-    running,
-    segments,
-    twin_fixture,
-    twins_fixture,
-    verify,
-    whole_blocks,
-)
+from tiers import DiskDaemon, ask, cold_proofs, need_faulty, prompt, reach, running, segments, verify, whole_blocks
 
 NOBODY = 65534
 
