@@ -42,3 +42,18 @@ Test(engine_load_pace, blocks_that_were_lost_again_count_for_nothing) {
     cr_assert_float_eq(qr_load_pace_block_us(&pace, 30, BEGUN_US - 1000), EXPECTED_US, 1e-9);
     cr_assert_lt(qr_load_pace_when_us(&pace, 2, 1e300), UINT64_MAX);
 }
+
+/* Only what came since it began counts, beside what was expected. */
+Test(engine_load_pace, what_was_there_before_it_began_is_not_counted) {
+    qr_load_pace pace = begun(30);
+    cr_assert_float_eq(qr_load_pace_block_us(&pace, 46, BEGUN_US), EXPECTED_US / 2.0, 1e-9);
+    cr_assert_float_eq(qr_load_pace_block_us(&pace, 46, BEGUN_US + 16 * EXPECTED_US), EXPECTED_US, 1e-9);
+}
+
+/* It takes that long already; or so long that nobody waits for it. The time is whole, and not before it is true. */
+Test(engine_load_pace, foretells_no_past_and_no_more_than_an_hour) {
+    qr_load_pace pace = begun(0);
+    cr_assert_eq(qr_load_pace_when_us(&pace, 0, EXPECTED_US / 2.0), BEGUN_US);
+    cr_assert_eq(qr_load_pace_when_us(&pace, 0, 1e300), BEGUN_US + UINT64_C(3600) * 1000000);
+    cr_assert_eq(qr_load_pace_when_us(&pace, 0, EXPECTED_US + 1.01 / WEIGHT), BEGUN_US + 2);
+}

@@ -10,18 +10,8 @@
 
 static quire_model *open_tiny(bool header_only) {
     tiny_model tiny = tiny_model_of(QR_WEIGHT_Q8_0);
-    size_t size;
     tiny.context = 512;
-    uint8_t *file = tiny_model_file(&tiny, &size);
-    char path[32];
-    quire_model *model = NULL;
-    quire_error error;
-    write_temporary(file, size, path);
-    free(file);
-    quire_model_options options = {.header_only = header_only, .thread_count = 1};
-    cr_assert_eq(quire_model_open(path, &options, &model, &error), QUIRE_OK, "%s", error.text);
-    unlink(path);
-    return model;
+    return tiny_model_open(&tiny, &(quire_model_options){.header_only = header_only, .thread_count = 1});
 }
 
 static const quire_engine_config f16 = {.key_type = QUIRE_KV_F16, .value_type = QUIRE_KV_F16, .thread_count = 1};
@@ -92,6 +82,34 @@ Test(engine_sizing, lower_tiers_are_counted_beside_the_pool) {
     cr_assert_eq(qr_sizing_resolve(model, &tiered, memory, &resolved, &with, &error), QUIRE_OK, "%s", error.text);
     cr_assert_lt(with.block_count, alone.block_count, "within one budget the pool makes room");
     cr_assert_leq(with.total_bytes, memory + memory / 100);
+    quire_model_close(model);
+}
+
+static uint32_t namespaces_of(const quire_model *model, uint32_t waiting, uint32_t sequences, bool disk) {
+    quire_engine_config config = f16, resolved;
+    qr_engine_layout layout;
+    qr_sizing sizing;
+    quire_error error;
+    config.max_waiting = waiting;
+    config.max_sequences = sequences;
+    config.kv_memory_bytes = 64 << 20;
+    if (disk) config.disk_cache_path = "/nowhere";
+    if (disk) config.disk_cache_max_bytes = (uint64_t)1 << 30;
+    cr_assert_eq(qr_sizing_resolve(model, &config, UINT64_MAX, &resolved, &sizing, &error), QUIRE_OK, "%s", error.text);
+    qr_sizing_layout(model, &resolved, &layout);
+    return layout.kv.max_namespaces;
+}
+
+/* Nobody is refused for want of one, and what lies on a disk finds its own again. */
+Test(engine_sizing, every_request_can_have_a_namespace_and_a_disk_has_thousands) {
+    quire_model *model = open_tiny(true);
+    uint32_t few = namespaces_of(model, 100, 8, false);
+    cr_assert_gt(few, 108, "and some stay cached that nobody uses now");
+    cr_assert_eq(namespaces_of(model, 101, 8, false), few + 1);
+    cr_assert_eq(namespaces_of(model, 100, 9, false), few + 1);
+    cr_assert_eq(namespaces_of(model, 100, 8, true), QUIRE_KV_DISK_NAMESPACES);
+    uint32_t many = namespaces_of(model, 20000, 8, false);
+    cr_assert(many > 20008 && namespaces_of(model, 20000, 8, true) == many);
     quire_model_close(model);
 }
 

@@ -453,6 +453,30 @@ Test(kv_load_moves, an_estimate_counts_what_goes_before) {
     tiers_rig_close(&rig);
 }
 
+/* What it will not ask for any more holds nobody up. */
+Test(kv_load_moves, of_an_abandoned_load_only_what_is_coming_goes_before) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id first;
+    rig.store.read_buffers = 4;
+    rig_prepare(&rig);
+    quire_seq_id seq = attached(&rig);
+    tiers_rig_load(&rig, 0, other, OTHER, false, &first);
+    tiers_rig_round(&rig);
+    tiers_rig_round(&rig);
+    fake_store_hold(rig.fake, true);
+    cr_assert_eq(tiers_rig_state(&rig, first).loaded_tokens, 4 * RIG_BLOCK);
+    set_pace(&rig, QUIRE_KV_TIER_DISK);
+    cr_assert(about(estimate(&rig, seq), 10 + 10));
+    quire_kv_load_abandon(rig.kv, first);
+    cr_assert(tiers_rig_state(&rig, first).active && rig.kv->tiers.read_count == 4);
+    set_pace(&rig, QUIRE_KV_TIER_DISK);
+    cr_assert(about(estimate(&rig, seq), 10 + 4), "%llu", (unsigned long long)estimate(&rig, seq));
+    fake_store_hold(rig.fake, false);
+    rig_close(rig.kv, first);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
 /* Host memory's own, and beside it the disk's: both work at the same time. */
 Test(kv_load_moves, an_estimate_is_that_of_the_slower_tier) {
     tiers_rig rig = tiers_rig_make();

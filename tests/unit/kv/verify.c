@@ -278,3 +278,19 @@ Test(kv_verify, a_poll_says_that_it_compared) {
     rig_close(rig.kv, seq);
     tiers_rig_close(&rig);
 }
+
+/* What it has borrowed of the store it gives back, and what the device still copies is waited for. */
+Test(kv_verify, a_manager_may_go_while_it_compares) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 5, .delay_polls_max = 300};
+    rig_prepare(&rig);
+    tiers_rig_load(&rig, 0, prompt, PROMPT, true, &seq);
+    tiers_rig_compute(&rig, seq, prompt, 0, PROMPT);
+    for (int i = 0; i < 5; i++) tiers_rig_round(&rig);
+    cr_assert(rig.kv->tiers.gathers.count == 1 && fake_store_held_buffers(rig.fake) > 1);
+    quire_kv_destroy(rig.kv);
+    cr_assert_eq(fake_store_held_buffers(rig.fake), 0);
+    fake_store_destroy(rig.fake);
+}
