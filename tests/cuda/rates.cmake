@@ -11,6 +11,9 @@ if(QR_CUDA_KERNELS)
     ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
   set_tests_properties(cuda.gpu_check PROPERTIES TIMEOUT 180 LABELS cuda)
 endif()
+add_test(NAME cuda.gpu_build COMMAND ${CMAKE_CURRENT_LIST_DIR}/gpu/build_test.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER}
+  ${CMAKE_CXX_COMPILER} $<TARGET_FILE:qr_emulator>)
+set_tests_properties(cuda.gpu_build PROPERTIES TIMEOUT 120 LABELS cuda)
 add_test(NAME cuda.cost_model COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/cuda_cost_model --check
   ${PROJECT_SOURCE_DIR}/docs/CUDA.md)
 set_tests_properties(cuda.cost_model PROPERTIES TIMEOUT 30 LABELS "cuda;cuda-quick")
