@@ -1,10 +1,7 @@
 """check_layers must catch what it is for: small trees with one wrong include each."""
-import pathlib
-import subprocess
 import sys
-import tempfile
 
-SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "check_layers"
+from trees import judge
 
 # name, files of the tree, a piece of the expected message (None: the tree is fine)
 CASES = [
@@ -34,27 +31,5 @@ CASES = [
     ("two files of one name", {"base/a.c": "", "attention/a.c": ""}, "name is taken"),
 ]
 
-
-def run_case(files):
-    with tempfile.TemporaryDirectory() as folder:
-        for path, text in files.items():
-            target = pathlib.Path(folder, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-        return subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
-
-
-def main():
-    failed = 0
-    for name, files, expected in CASES:
-        done = run_case(files)
-        good = done.returncode == (1 if expected else 0) and (expected or "") in done.stdout
-        if not good:
-            print(f"{name}: exit {done.returncode}, said {done.stdout!r} {done.stderr!r}")
-        failed += not good
-    print(f"{len(CASES) - failed} of {len(CASES)} trees judged as expected")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judge("check_layers", CASES))

@@ -1,10 +1,7 @@
 """check_requirements must catch what it is for: small documents with one mistake each, beside three tests that exist."""
-import pathlib
-import subprocess
 import sys
-import tempfile
 
-SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "check_requirements"
+from trees import judge
 
 TREE = {
     "tests/unit/kv/k.c": "Test(kv_k, R01_holds) {\n}\nTest(kv_k, other) {\n}\n",
@@ -47,27 +44,6 @@ CASES = [
      "R03: it has no check"),
 ]
 
-
-def run_case(text):
-    with tempfile.TemporaryDirectory() as folder:
-        for path, content in {**TREE, "docs/REQUIREMENTS.md": text}.items():
-            target = pathlib.Path(folder, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(content)
-        return subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
-
-
-def main():
-    failed = 0
-    for name, text, expected in CASES:
-        done = run_case(text)
-        good = done.returncode == (1 if expected else 0) and (expected or "") in done.stdout
-        if not good:
-            print(f"{name}: exit {done.returncode}, said {done.stdout!r} {done.stderr!r}")
-        failed += not good
-    print(f"{len(CASES) - failed} of {len(CASES)} documents judged as expected")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    trees = [(name, {**TREE, "docs/REQUIREMENTS.md": text}, expected) for name, text, expected in CASES]
+    sys.exit(judge("check_requirements", trees))

@@ -195,3 +195,18 @@ void write_temporary(const void *data, size_t size, char path[32]) {
     int fd = mkstemp(path);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size || close(fd)) abort();
 }
+
+quire_model *tiny_model_open(const tiny_model *m, const quire_model_options *options) {
+    size_t size;
+    char path[32];
+    quire_model *model = NULL;
+    quire_error error;
+    uint8_t *file = tiny_model_file(m, &size);
+    write_temporary(file, size, path);
+    free(file);
+    quire_status status = quire_model_open(path, options, &model, &error);
+    unlink(path);
+    if (status == QUIRE_OK) return model;
+    fprintf(stderr, "%s: %s\n", error.source, error.text);
+    abort();
+}

@@ -2,6 +2,8 @@
 #ifndef QR_TESTS_TINY_MODEL_H
 #define QR_TESTS_TINY_MODEL_H
 
+#include <quire/model.h>
+
 #include "runtime/model/cpu/matmul.h"
 #include "tests/support/gguf_writer.h"
 
@@ -24,6 +26,8 @@ void tiny_model_keys(const tiny_model *model, gguf_writer *writer);
 void tiny_model_tensors(const tiny_model *model, gguf_writer *writer);
 /* The whole file, malloc'd. */
 uint8_t *tiny_model_file(const tiny_model *model, size_t *size);
+/* The model of such a file, which is gone again. Aborts with the reason when it cannot be opened. */
+quire_model *tiny_model_open(const tiny_model *model, const quire_model_options *options);
 /* Writes bytes to a fresh file; path gets its name ("/tmp/quire-test-XXXXXX"). The caller unlinks it. */
 void write_temporary(const void *data, size_t size, char path[32]);
 #endif

@@ -1,6 +1,5 @@
 /* The engine on a tiny model with random weights: the laws, end to end. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "runtime/engine/sizing.h"
@@ -9,18 +8,8 @@
 
 static quire_model *open_tiny(void) {
     tiny_model tiny = tiny_model_of(QR_WEIGHT_Q4_1);
-    size_t size;
     tiny.context = 512;
-    uint8_t *file = tiny_model_file(&tiny, &size);
-    char path[32];
-    write_temporary(file, size, path);
-    free(file);
-    quire_model *model = NULL;
-    quire_error error;
-    quire_status status = quire_model_open(path, &(quire_model_options){.thread_count = 1}, &model, &error);
-    unlink(path);
-    cr_assert_eq(status, QUIRE_OK, "%s", error.text);
-    return model;
+    return tiny_model_open(&tiny, &(quire_model_options){.thread_count = 1});
 }
 
 Test(engine_model, cached_equals_cold) {

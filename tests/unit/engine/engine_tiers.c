@@ -1,7 +1,5 @@
 /* The lower tiers under the engine, on a tiny model with random weights: law 1 through each of them, end to end. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "tests/support/tier_laws.h"
 #include "tests/support/tiny_model.h"
@@ -9,20 +7,10 @@
 /* Much work for few bytes, so that a disk is always faster. */
 static quire_model *open_tiny(uint64_t seed) {
     tiny_model tiny = tiny_model_of(QR_WEIGHT_Q4_1);
-    size_t size;
     tiny.context = 512;
     tiny.feed_forward = 4096;
     tiny.seed += seed;
-    uint8_t *file = tiny_model_file(&tiny, &size);
-    char path[32];
-    write_temporary(file, size, path);
-    free(file);
-    quire_model *model = NULL;
-    quire_error error;
-    quire_status status = quire_model_open(path, &(quire_model_options){.thread_count = 1}, &model, &error);
-    unlink(path);
-    cr_assert_eq(status, QUIRE_OK, "%s", error.text);
-    return model;
+    return tiny_model_open(&tiny, &(quire_model_options){.thread_count = 1});
 }
 
 static const quire_kv_type types[] = {QUIRE_KV_F32, QUIRE_KV_F16, QUIRE_KV_BF16};

@@ -14,18 +14,7 @@
 #include "tests/support/tiny_model.h"
 
 static quire_model *open_tiny(const tiny_model *tiny, bool exact) {
-    size_t size;
-    char path[32];
-    quire_model *model;
-    quire_error error;
-    uint8_t *file = tiny_model_file(tiny, &size);
-    write_temporary(file, size, path);
-    const quire_model_options options = {.exact_activations = exact, .thread_count = 2};
-    quire_status status = quire_model_open(path, &options, &model, &error);
-    unlink(path);
-    free(file);
-    cr_assert_eq(status, QUIRE_OK, "%s", error.text);
-    return model;
+    return tiny_model_open(tiny, &(quire_model_options){.exact_activations = exact, .thread_count = 2});
 }
 
 static void random_tokens(quire_token *tokens, uint32_t count, uint64_t seed) {

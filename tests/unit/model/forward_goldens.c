@@ -14,16 +14,7 @@ static quire_model *open_variant(const char *name, bool exact) {
     for (int i = 0; i < TINY_VARIANTS; i++) {
         tiny_model tiny;
         if (strcmp(tiny_variant(i, &tiny), name) != 0) continue;
-        size_t size;
-        char path[32];
-        quire_model *model;
-        uint8_t *file = tiny_model_file(&tiny, &size);
-        write_temporary(file, size, path);
-        const quire_model_options options = {.exact_activations = exact};
-        cr_assert_eq(quire_model_open(path, &options, &model, NULL), QUIRE_OK);
-        unlink(path);
-        free(file);
-        return model;
+        return tiny_model_open(&tiny, &(quire_model_options){.exact_activations = exact});
     }
     cr_assert_fail("no tiny model %s", name);
     return NULL;
