@@ -40,7 +40,7 @@ void qr_kv_load_finish(quire_kv *kv, uint32_t row) {
     kv_load *l = load_of(kv, row);
     if (!l->active || l->read_count + l->copy_count + l->arrived_count > 0) return;
     uint32_t floor = qr_kv_blocks_for(kv, kv->sequences[row].token_count);
-    if (l->abandoned || l->asked <= floor || l->end <= floor) qr_kv_load_end(kv, row);
+    if (l->abandoned || l->asked <= floor) qr_kv_load_end(kv, row);
 }
 
 void qr_kv_load_fail(quire_kv *kv, uint32_t row, uint32_t place, quire_kv_miss cause) {

@@ -266,9 +266,8 @@ void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, uint32_t recor
 
 /* ---- transfers.c ---- */
 
-/* Room for one more copy in this direction. */
+/* Room for one more gather. For scatters whoever asks for bytes sees to it (load_moves.c). */
 bool qr_kv_can_gather(const quire_kv *kv);
-bool qr_kv_can_scatter(const quire_kv *kv);
 /* Begins a copy between the blocks and host memory; `t` says what for, its blocks are referenced here. Done at once with a
  * device that is: then all that follows from it has happened when the call returns. */
 void qr_kv_gather(quire_kv *kv, kv_transfer t, void *host);

@@ -9,7 +9,6 @@
 #include "runtime/kv/kv_internal.h"
 
 bool qr_kv_can_gather(const quire_kv *kv) { return kv->tiers.gathers.count < KV_TRANSFERS; }
-bool qr_kv_can_scatter(const quire_kv *kv) { return kv->tiers.scatters.count < KV_TRANSFERS; }
 
 static kv_transfer *queue_at(kv_transfer_queue *queue, uint32_t place) {
     return &queue->items[(queue->first + place) % KV_TRANSFERS];

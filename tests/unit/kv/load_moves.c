@@ -503,6 +503,13 @@ Test(kv_load_moves, an_estimate_is_that_of_the_slower_tier) {
     cr_assert(about(estimate(&rig, seq), 10 + 7), "%llu", (unsigned long long)estimate(&rig, seq));
     quire_kv_load_state state = tiers_rig_state(&rig, first);
     cr_assert(state.coming_tokens == 5 * RIG_BLOCK && about(state.coming_us, 5));
+    quire_kv_load load;
+    cr_assert_eq(quire_kv_load_plan(rig.kv, seq, prompt, PROMPT, PROMPT, &load), QUIRE_OK);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, prompt, &load, false), QUIRE_OK);
+    tiers_rig_round(&rig);
+    cr_assert_eq(rig.kv->tiers.scatters.count, 5 + 10);
+    set_pace(&rig, QUIRE_KV_TIER_HOST);
+    cr_assert(about(tiers_rig_state(&rig, first).coming_us, 15), "both loads' together");
     rig_close(rig.kv, first);
     rig_close(rig.kv, seq);
     for (int i = 0; i < 400; i++) tiers_rig_round(&rig);
