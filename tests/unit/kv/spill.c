@@ -323,3 +323,24 @@ Test(kv_spill, a_refused_copy_leaves_no_node_that_is_stored_nowhere) {
     cr_assert_eq(rig_match(rig.kv, 0, prompt, 2 * RIG_BLOCK).miss, QUIRE_KV_MISS_EVICTED);
     tiers_rig_close(&rig);
 }
+
+/* What lies in host memory is worth a moment too, though the victim itself is on disk already. */
+Test(kv_spill, room_in_host_memory_is_waited_for) {
+    tiers_rig rig = rig_open_sim(4, true, 0);
+    rig.now_us = UINT64_C(3600) * 1000000;
+    tiers_rig_run(&rig, 0, other, 4 * RIG_BLOCK);
+    quire_kv_evict(rig.kv, 4);
+    tiers_rig_settle(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    fake_store_faults_of(rig.fake)->lasting_max = 10; /* for the prompt, and not for what is only in host memory */
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(fake_store_record_count(rig.fake), 10);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_BUSY;
+    cr_assert(quire_kv_evict(rig.kv, 1) == 0 && quire_kv_busy(rig.kv));
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NONE;
+    cr_assert(quire_kv_evict(rig.kv, 1) == 1);
+    tiers_rig_settle(&rig);
+    cr_assert(host_stats(&rig).block_count == 4 && fake_store_record_count(rig.fake) == 14);
+    tiers_rig_close(&rig);
+}

@@ -177,12 +177,32 @@ Test(kv_transfers, blocks_of_a_load_that_ended_are_waited_for_before_others_are_
     cr_assert_eq(rig.kv->tiers.scatters.count, 10);
     rig_close(rig.kv, a);
     cr_assert_eq(quire_kv_seq_open(rig.kv, 0, &b), QUIRE_OK);
-    cr_assert_eq(quire_kv_seq_reserve(rig.kv, b, 12 * RIG_BLOCK), QUIRE_NO_BLOCKS);
-    cr_assert(quire_kv_busy(rig.kv) && rig_stats(rig.kv).block_cached == 4);
+    for (uint32_t wanted = 5; wanted <= 12; wanted += 7) { /* 2 are free, and 10 will be */
+        cr_assert_eq(quire_kv_seq_reserve(rig.kv, b, wanted * RIG_BLOCK), QUIRE_NO_BLOCKS);
+        cr_assert(quire_kv_busy(rig.kv) && rig_stats(rig.kv).block_cached == 4);
+    }
     tiers_rig_settle(&rig);
     cr_assert_eq(quire_kv_seq_reserve(rig.kv, b, 12 * RIG_BLOCK), QUIRE_OK);
     cr_assert_eq(rig_stats(rig.kv).block_cached, 4);
     rig_close(rig.kv, b);
+    tiers_rig_close(&rig);
+}
+
+/* Whoever waits for blocks hears of them. */
+Test(kv_transfers, a_poll_says_when_blocks_became_free) {
+    tiers_rig rig = rig_make_slow(60);
+    rig.no_store = true;
+    rig.host_slots = 16;
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    quire_kv_evict(rig.kv, 10);
+    cr_assert_eq(rig_stats(rig.kv).block_free, 6);
+    while (quire_kv_busy(rig.kv)) {
+        uint32_t before = rig_stats(rig.kv).block_free;
+        bool changed = tiers_rig_round(&rig);
+        cr_assert_eq(changed, rig_stats(rig.kv).block_free > before);
+    }
+    cr_assert_eq(rig_stats(rig.kv).block_free, 16);
     tiers_rig_close(&rig);
 }
 
