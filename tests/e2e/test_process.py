@@ -115,7 +115,7 @@ def test_more_clients_than_files(tmp_path):
     clients = [d.connect() for _ in range(80)]
     for client in clients:
         client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    for client in reversed(clients):
+    for client in clients:
         assert client.recv(4096).startswith(b"HTTP/1.1 200")
         client.close()
     d.http = httpx.Client(transport=httpx.HTTPTransport(uds=d.path), base_url="http://quire", timeout=120)
