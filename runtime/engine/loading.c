@@ -79,10 +79,8 @@ static double load_compute_us(const qr_scheduler *s, const company *beside, cons
     return prefill_us(s, beside, load->begin_block * s->block_tokens, load->end_block * s->block_tokens);
 }
 
-/* A load that ends in the middle of a step is noticed at its end. What was never measured is worth a try: it costs nothing but
- * the reading, since the front goes on. */
+/* A load that ends in the middle of a step is noticed at its end. */
 static bool load_is_faster(const qr_scheduler *s, const qr_choice *c, const quire_kv_load *load) {
-    if (load->estimate_us == UINT64_MAX) return true;
     company beside = company_of(s, c);
     double notice_us = beside.rows > 0 ? qr_cost_model_predict_us(&s->cost, beside.rows, beside.position_sum) : 0;
     return (double)load->estimate_us + notice_us < beside.ahead_us + load_compute_us(s, &beside, load);
@@ -154,12 +152,11 @@ static void load_began(qr_scheduler *s, qr_choice *c, const quire_kv_load *load,
     quire_kv_load_state state;
     company beside = company_of(s, c);
     uint32_t blocks = load->end_block - load->begin_block;
-    bool known = load->estimate_us < UINT64_MAX;
-    double expected_us = known ? (double)load->estimate_us : load_compute_us(s, &beside, load);
     c->load_held = c->load_abandoned = c->load_stands = false;
     c->load_tokens = load->end_block * s->block_tokens;
     c->load_begun_us = now_us;
-    qr_load_pace_begin(&c->load_pace, expected_us / blocks, blocks < PACE_WEIGHT ? blocks : PACE_WEIGHT, 0, now_us);
+    qr_load_pace_begin(&c->load_pace, (double)load->estimate_us / blocks, blocks < PACE_WEIGHT ? blocks : PACE_WEIGHT, 0,
+                       now_us);
     if (c->job->first_row_us == 0) c->job->first_row_us = now_us;
     quire_kv_load_get_state(s->kv, c->seq, &state);
     set_front(s, &beside, c, &state, now_us);

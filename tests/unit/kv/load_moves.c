@@ -170,6 +170,7 @@ Test(kv_load_moves, what_is_resident_by_now_is_not_read) {
     cr_assert_eq(rig.kv->tiers.read_count, 2);
     tiers_rig_start(&rig, 0, prompt, 6 * RIG_BLOCK, &twin);
     fake_store_hold(rig.fake, false);
+    for (int i = 0; i < 10; i++) tiers_rig_round(&rig);
     cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), PROMPT);
     cr_assert(loaded(&rig) == 4 && tiers_rig_state(&rig, seq).disk_tokens == 4 * RIG_BLOCK);
     rig_close(rig.kv, seq);
@@ -332,6 +333,7 @@ Test(kv_load_moves, an_abandoned_load_asks_for_nothing_more) {
     for (int i = 0; i < 10; i++) tiers_rig_round(&rig);
     quire_kv_load_state state = tiers_rig_state(&rig, seq);
     cr_assert(state.active && state.coming_tokens == 0 && state.loaded_tokens == 4 * RIG_BLOCK && !state.failed);
+    cr_assert_eq(loaded(&rig), 4);
     /* Nor does it matter any more what becomes of the blocks that it does not want. */
     lose(&rig, 3);
     tiers_rig_round(&rig);
@@ -513,6 +515,40 @@ Test(kv_load_moves, an_estimate_is_that_of_the_slower_tier) {
     rig_close(rig.kv, first);
     rig_close(rig.kv, seq);
     for (int i = 0; i < 400; i++) tiers_rig_round(&rig);
+    tiers_rig_close(&rig);
+}
+
+/* What was asked for of one tier does not count as still to come from it, when blocks of the other follow. */
+Test(kv_load_moves, an_estimate_knows_which_tier_was_asked) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id first;
+    rig.host_slots = 4;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 3, .delay_polls_max = 3000};
+    rig.config.tiers.disk_write = QUIRE_KV_DISK_EVICT;
+    rig.config.block_count = 48;
+    rig_count_up(prompt, PROMPT, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    for (int i = 0; i < 20000 && rig_stats(rig.kv).block_free < 48; i++) {
+        quire_kv_evict(rig.kv, 1);
+        tiers_rig_round(&rig);
+    }
+    quire_seq_id seq = attached(&rig);
+    quire_kv_load load = tiers_rig_load(&rig, 0, prompt, PROMPT, false, &first);
+    cr_assert(load.host_blocks == 4 && load.disk_blocks == 6);
+    set_pace(&rig, QUIRE_KV_TIER_HOST);
+    rig.kv->tiers.rates[QUIRE_KV_TIER_DISK].prior = 1e15;
+    cr_assert(about(estimate(&rig, seq), 4 + 4), "%llu", (unsigned long long)estimate(&rig, seq));
+    fake_store_hold(rig.fake, true);
+    tiers_rig_round(&rig);
+    cr_assert_eq(rig.kv->tiers.scatters.count, 4);
+    set_pace(&rig, QUIRE_KV_TIER_HOST);
+    cr_assert(about(estimate(&rig, seq), 4 + 4), "%llu", (unsigned long long)estimate(&rig, seq));
+    fake_store_hold(rig.fake, false);
+    rig_close(rig.kv, first);
+    rig_close(rig.kv, seq);
+    for (int i = 0; i < 5000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
     tiers_rig_close(&rig);
 }
 
