@@ -195,6 +195,7 @@ Test(kv_load_moves, damage_is_learnt_from_and_failure_is_not) {
         const qr_rate *rate = &rig.kv->tiers.rates[QUIRE_KV_TIER_DISK];
         cr_assert(rate->under_way == 0 && (rate->bytes_per_second > 0) == !fails);
         cr_assert_eq(tiers_rig_state(&rig, seq).cause, QUIRE_KV_MISS_DAMAGED);
+        cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, 0, "it is not tried again and again");
         rig_close(rig.kv, seq);
         tiers_rig_close(&rig);
     }
@@ -245,38 +246,45 @@ Test(kv_load_moves, damage_ends_the_loads_of_others_too) {
     tiers_rig_close(&rig);
 }
 
-/* It cannot be read now and stays, so the load is over and the record is not. */
-static bool poll_as_busy_once(qr_store *store, uint64_t now_us, qr_store_event *event);
 static const qr_store_ops *real_ops;
+static quire_status get_status;
 
-static bool poll_as_busy_once(qr_store *store, uint64_t now_us, qr_store_event *event) {
+static bool poll_with_status(qr_store *store, uint64_t now_us, qr_store_event *event) {
     if (!real_ops->poll(store, now_us, event)) return false;
     if (event->kind != QR_STORE_GET_DONE || event->status != QUIRE_OK) return true;
     real_ops->release(store, event->payload);
     event->payload = NULL;
     event->tokens = NULL;
-    event->status = QUIRE_BUSY;
+    event->status = get_status;
     return true;
 }
 
+/* It cannot be read now, or it is said to be gone before its loss is: the load is over, and the record is nobody's to drop. */
 Test(kv_load_moves, what_cannot_be_read_now_stays) {
-    static qr_store_ops busy;
-    tiers_rig rig = tiers_rig_make();
-    quire_seq_id seq;
-    rig_prepare(&rig);
-    real_ops = rig.kv->tiers.store->ops;
-    busy = *real_ops;
-    busy.poll = poll_as_busy_once;
-    rig.kv->tiers.store->ops = &busy;
-    tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
-    cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), 0);
-    quire_kv_load_state state = tiers_rig_state(&rig, seq);
-    cr_assert(state.failed && state.cause == QUIRE_KV_MISS_ABANDONED && state.front_tokens == PROMPT);
-    rig.kv->tiers.store->ops = real_ops;
-    rig_close(rig.kv, seq);
-    cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
-    cr_assert_eq(tiers_rig_stats(&rig).tiers[QUIRE_KV_TIER_DISK].damaged_total, 0);
-    tiers_rig_close(&rig);
+    const struct {
+        quire_status status;
+        quire_kv_miss cause;
+    } rows[] = {{QUIRE_BUSY, QUIRE_KV_MISS_ABANDONED}, {QUIRE_NOT_FOUND, QUIRE_KV_MISS_EVICTED}};
+    for (int i = 0; i < 2; i++) {
+        static qr_store_ops told;
+        tiers_rig rig = tiers_rig_make();
+        quire_seq_id seq;
+        rig_prepare(&rig);
+        real_ops = rig.kv->tiers.store->ops;
+        get_status = rows[i].status;
+        told = *real_ops;
+        told.poll = poll_with_status;
+        rig.kv->tiers.store->ops = &told;
+        tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+        cr_assert_eq(tiers_rig_finish(&rig, seq, prompt, PROMPT, 0), 0);
+        quire_kv_load_state state = tiers_rig_state(&rig, seq);
+        cr_assert(state.failed && state.cause == rows[i].cause && state.front_tokens == PROMPT);
+        rig.kv->tiers.store->ops = real_ops;
+        rig_close(rig.kv, seq);
+        cr_assert_eq(rig_match(rig.kv, 0, prompt, PROMPT).stored_tokens, PROMPT);
+        cr_assert_eq(tiers_rig_stats(&rig).tiers[QUIRE_KV_TIER_DISK].damaged_total, 0);
+        tiers_rig_close(&rig);
+    }
 }
 
 /* Known at once, not when the read comes back. */
@@ -313,6 +321,23 @@ Test(kv_load_moves, what_has_arrived_survives_the_loss_of_its_record) {
     tiers_rig_compute(&rig, seq, prompt, 0, RIG_BLOCK);
     cr_assert_eq(quire_kv_load_take(rig.kv, seq), 9 * RIG_BLOCK);
     tiers_rig_check_bytes(&rig, seq);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
+
+/* Its record was dropped while the disk read it; the disk was as fast all the same. */
+Test(kv_load_moves, a_read_that_came_too_late_is_learnt_from) {
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    rig.store.read_bytes_per_second = 10000000;
+    rig_prepare(&rig);
+    tiers_rig_load(&rig, 0, prompt, PROMPT, false, &seq);
+    tiers_rig_round(&rig);
+    fake_store_faults_of(rig.fake)->late_events = true;
+    qr_kv_lose(rig.kv, *kv_load_node(&rig.kv->tiers, seq.index, 0), QR_GHOST_EVICTED, true, QR_RECORD_NONE);
+    tiers_rig_settle(&rig);
+    const qr_rate *rate = &rig.kv->tiers.rates[QUIRE_KV_TIER_DISK];
+    cr_assert(rate->under_way == 0 && rate->bytes_per_second > 5e6 && loaded(&rig) == 0);
     rig_close(rig.kv, seq);
     tiers_rig_close(&rig);
 }
