@@ -270,6 +270,21 @@ Test(kv_flush, what_is_computed_meanwhile_was_not_left_out) {
     tiers_rig_close(&rig);
 }
 
+Test(kv_flush, what_is_computed_while_it_writes_is_not_written_by_it) {
+    tiers_rig rig = rig_open();
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_BUSY;
+    quire_kv_flush_begin(rig.kv);
+    tiers_rig_round(&rig);
+    tiers_rig_run(&rig, 0, other, OTHER);
+    fake_store_faults_of(rig.fake)->refuse = QR_STORE_NONE;
+    cr_assert_eq(quire_kv_flush_left(rig.kv), 11);
+    while (quire_kv_flush_left(rig.kv) > 0) tiers_rig_round(&rig);
+    cr_assert(on_disk(&rig, prompt, 10) == 10 && on_disk(&rig, other, 4) == 0);
+    cr_assert_eq(tiers_rig_stats(&rig).flush_refused, 0);
+    tiers_rig_close(&rig);
+}
+
 /* What an earlier flush wrote may go to make room; what this one wrote must not: then it has reached its end. */
 Test(kv_flush, ends_when_what_it_wrote_itself_is_lost) {
     for (int own = 0; own < 2; own++) {
