@@ -55,6 +55,8 @@ void qr_region_free(qr_region *region) {
     *region = (qr_region){0};
 }
 
+void qr_wipe(void *bytes, size_t size_bytes) { explicit_bzero(bytes, size_bytes); }
+
 void *qr_alloc_zero(size_t count, size_t size) {
     size_t total;
     if (!qr_mul_size(count, size, &total) || total > SIZE_MAX - HEAP_ALIGNMENT) return NULL;

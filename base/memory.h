@@ -15,6 +15,9 @@ typedef struct qr_region {
 QUIRE_MUST_CHECK quire_status qr_region_alloc(size_t size_bytes, qr_region *region, quire_error *error);
 void qr_region_free(qr_region *region); /* leaves it zero */
 
+/* Overwrites it with zeros, which no compiler leaves out for not being read again. */
+void qr_wipe(void *bytes, size_t size_bytes);
+
 /* Heap helpers for what is taken at create. All return zeroed memory, or NULL. 64-byte aligned; free with free(). */
 void *qr_alloc_zero(size_t count, size_t size);
 

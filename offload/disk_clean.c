@@ -8,7 +8,7 @@
  * Segments are cleaned when somebody asked for erasure, and at close. The same way a segment gets a footer that could not be
  * sealed before. An erasure is over when one pass over all segments has gone well from end to end, with every file removed
  * that was to be: bytes of what is to be forgotten may also lie where it was dropped from earlier, where its space was needed,
- * or where a copy of it was left behind. Otherwise all of it is tried again.
+ * or where a copy of it was left behind. Otherwise all of it is tried again. At its end memory is wiped too (disk_wipe.c).
  */
 #include <string.h>
 
@@ -107,6 +107,7 @@ static bool footer_complete(qr_disk *disk, const clean_plan *plan, const qr_segm
         if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, writer->record, &header, &why);
         if (status == QUIRE_OK) qr_footer_set(footer, &header);
         else complete &= lose_slot(disk, plan, slot, status, why.text);
+        qr_wipe(&header, sizeof header);
     }
     return complete;
 }
@@ -137,6 +138,7 @@ static quire_status clean_closed(qr_disk *disk, const clean_plan *plan, bool *se
     if (status == QUIRE_OK && complete) status = qr_segment_file_seal(&writer->io, &file, &footer);
     else if (status == QUIRE_OK) status = qr_disk_io_sync(&writer->io, file.fd, NULL);
     *sealed = status == QUIRE_OK && complete;
+    qr_footer_wipe(&footer);
     qr_segment_file_close(&writer->io, &file);
     return status;
 }
@@ -191,6 +193,7 @@ static void erasures_done(qr_disk *disk, const erasures *asked) {
     disk->forget_all_count -= asked->forget_all_count;
     disk->forget_count -= asked->forget_count;
     memmove(disk->forgets, disk->forgets + asked->forget_count, disk->forget_count * sizeof *disk->forgets);
+    qr_wipe(disk->forgets + disk->forget_count, asked->forget_count * sizeof *disk->forgets);
 }
 
 void qr_disk_clean(qr_disk *disk, bool seal) {
@@ -210,6 +213,7 @@ void qr_disk_clean(qr_disk *disk, bool seal) {
         all &= clean_segment(disk, &plan);
     }
     all &= qr_disk_tidy(disk); /* what was found to be gone meanwhile */
+    if (all && erasures_any(&asked)) qr_disk_wipe_memory(disk);
     pthread_mutex_lock(&disk->lock);
     if (all) erasures_done(disk, &asked);
     else qr_disk_pause_begin(disk, &disk->upkeep_pause);

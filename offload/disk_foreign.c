@@ -55,6 +55,7 @@ static void look_through(qr_disk *disk, foreign_look *look) {
         look->wanted_count += look->wanted[slot];
         look->matched_count += match;
     }
+    qr_wipe(&header, sizeof header);
 }
 
 static quire_status foreign_empty(qr_disk *disk, foreign_look *look) {

@@ -259,7 +259,9 @@ static bool load_footer(qr_disk *disk, found_segment *found, const qr_segment_fi
         qr_segment_file_scan(&disk->writer.io, file, window->base, window->size_bytes, scratch, &footer, &damaged);
     if (found->kind == FOUND_OURS) found->lasting = make_lasting(disk, found, file, &footer, window);
     disk->stats.corrupt_total += damaged;
-    return footer_keep(found, &footer);
+    bool kept = footer_keep(found, &footer);
+    qr_footer_wipe(&footer);
+    return kept;
 }
 
 static void note_slots(qr_disk *disk, const found_segment *found) {
@@ -557,7 +559,11 @@ void qr_disk_index_report(qr_disk *disk, qr_store_found *found, void *context) {
 }
 
 void qr_disk_index_forget(qr_disk *disk) {
-    for (uint32_t i = 0; i < disk->found.segment_count; i++) free(disk->found.segments[i].footer.bytes);
+    for (uint32_t i = 0; i < disk->found.segment_count; i++) {
+        const qr_footer *footer = &disk->found.segments[i].footer;
+        if (footer->bytes) qr_wipe(footer->bytes, qr_footer_fixed_bytes(&footer->segment.shape) + footer->key_bytes);
+        free(footer->bytes);
+    }
     free(disk->found.segments);
     free(disk->found.by_index);
     disk->found = (qr_disk_found){0};

@@ -7,7 +7,7 @@
  *   disk_folder.c   the folder itself: owner, lock, names         disk_foreign.c  other models' segments
  *   disk_budget.c   bytes a day                                   disk_io.c       counted file calls
  *   disk_trouble.c  what went wrong, for the owner                disk_watch.c    what others do to folder and files
- *                                                                 segment_file.c  one segment's file
+ *   disk_wipe.c     erased, but still in memory                   segment_file.c  one segment's file
  *
  * Who may touch what: everything in qr_disk below `lock` is read and changed with the lock held, by any thread; no thread
  * holds it during a file call, so the owner of the store never waits for a disk. What lies in `writer` is the writer thread's
@@ -106,6 +106,7 @@ typedef struct qr_disk_get {
     uint64_t tag;
     qr_record_id record;
     uint8_t state;
+    bool used, wipe; /* used: since it was overwritten; wipe: when it becomes free, for an erasure that waits for it */
     quire_status status;
     /* Noted by the reader: what must lie there. */
     uint32_t slot;
@@ -124,7 +125,8 @@ typedef struct qr_disk_put {
     unsigned char *page;
     qr_record_id record;
     uint8_t state;
-    bool dropped; /* while it was being written */
+    bool dropped;    /* while it was being written */
+    bool used, wipe; /* as of a get */
     quire_status status;
     qr_record_header header;
     unsigned char namespace_key[QR_RECORD_KEY_MAX];
@@ -199,6 +201,7 @@ typedef struct qr_disk {
     quire_status seal_status;
     uint32_t erasing_count;    /* records dropped with erase since everything was clean */
     uint32_t forgetting_count; /* calls of erase_foreign since then */
+    uint32_t wipes_left;       /* buffers in use that an erasure waits for */
     qr_disk_forget *forgets;   /* [QR_DISK_FORGETS_MAX]; the first forget_count are asked for */
     uint32_t forget_count, forget_all_count;
     bool clean_wanted; /* segments with bytes of dropped records are to be cleaned */
@@ -241,6 +244,10 @@ uint64_t qr_disk_take_serial(qr_disk *disk);
 void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io);
 bool qr_disk_space_short(const qr_disk *disk);
 
+/* ---- disk_wipe.c; the lock is held, and the buffer becomes free ---- */
+void qr_disk_put_clear(qr_disk *disk, qr_disk_put *put);
+void qr_disk_get_clear(qr_disk *disk, qr_disk_get *get);
+
 /* ---- disk_trouble.c; the lock is held ---- */
 void qr_disk_note_damage(qr_disk *disk, uint64_t segment_id, uint64_t offset, const char *what);
 void qr_disk_note_error(qr_disk *disk, const char *file, const char *what); /* counts as an error; file "": the folder */
@@ -270,6 +277,8 @@ void qr_disk_reclaim_ahead(qr_disk *disk);
 /* DOOMED or FOREIGN: the file goes, and does not come back. False: it is to be tried again; until then it counts. */
 bool qr_disk_remove_segment(qr_disk *disk, uint32_t index);
 bool qr_disk_tidy(qr_disk *disk); /* removes segments without records. False: one is still there */
+/* What buffers and scratch have of records that are gone; what is in use is wiped when it becomes free. */
+void qr_disk_wipe_memory(qr_disk *disk);
 /* Folder and files are still there, as far as can be told; what went is dropped. False: nothing can be written now. */
 bool qr_disk_watch(qr_disk *disk);
 void qr_disk_look_after_files(qr_disk *disk); /* each of them */

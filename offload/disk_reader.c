@@ -104,11 +104,11 @@ static quire_status get_check(const read_run *run, qr_disk_get *get) {
     if (status != QUIRE_OK) return get_damaged(get, why.text);
     bool same =
         header.serial == get->serial && header.parent_serial == get->parent_serial && header.chain_digest == get->digest;
-    if (!same) return get_damaged(get, "another record lies here");
-    memcpy(qr_record_page_tokens(get->page), header.tokens, header.block_tokens * sizeof *header.tokens);
+    if (same) memcpy(qr_record_page_tokens(get->page), header.tokens, header.block_tokens * sizeof *header.tokens);
     get->namespace_key = header.namespace_key;
     get->namespace_bytes = header.namespace_bytes;
-    return QUIRE_OK;
+    qr_wipe(&header, sizeof header);
+    return same ? QUIRE_OK : get_damaged(get, "another record lies here");
 }
 
 static quire_status read_gets(const qr_disk *disk, qr_disk_io *io, const qr_segment_file *file, qr_disk_get **gets,

@@ -193,6 +193,7 @@ static bool member_copy(qr_disk *disk, const qr_segment_file *file, uint32_t fro
     memcpy(writer->namespace_key, header.namespace_key, header.namespace_bytes); /* encoding begins with an empty page */
     header.namespace_key = writer->namespace_key;
     member->copied = qr_disk_writer_append(disk, &(qr_record_header *){&header}, &page, 1, &member->slot) == QUIRE_OK;
+    qr_wipe(&header, sizeof header);
     return member->copied;
 }
 

@@ -90,6 +90,7 @@ static qr_store_refusal disk_put_begin(qr_store *store, const qr_record_info *in
         qr_disk_put *put = QR_LIST_ENTRY(qr_list_pop_front(&disk->puts_free), qr_disk_put, link);
         put->state = QR_PUT_FILLING;
         put->dropped = false;
+        put->used = true;
         put->record = *record = qr_disk_record_take(disk);
         put_describe(disk, put, info, owner);
         disk->records[*record].put = (uint8_t)(put - disk->puts);
@@ -110,6 +111,7 @@ static qr_disk_put *put_of(qr_disk *disk, qr_record_id id) {
 static void put_free(qr_disk *disk, qr_disk_put *put) {
     put->state = QR_PUT_FREE;
     put->record = QR_RECORD_NONE;
+    qr_disk_put_clear(disk, put);
     qr_list_push_back(&disk->puts_free, &put->link);
     disk->puts_busy_count--;
 }
@@ -148,6 +150,7 @@ static bool disk_get(qr_store *store, qr_record_id record, uint64_t tag) {
     if (link) {
         qr_disk_get *get = QR_LIST_ENTRY(link, qr_disk_get, link);
         get->state = QR_GET_STAGED;
+        get->used = true;
         get->record = record;
         get->tag = tag;
         disk->records[record].get_count++;
@@ -180,6 +183,7 @@ static void disk_release(qr_store *store, void *payload) {
     pthread_mutex_lock(&disk->lock);
     QR_ASSERT(disk->gets[index].state == QR_GET_LENT);
     disk->gets[index].state = QR_GET_FREE;
+    qr_disk_get_clear(disk, &disk->gets[index]);
     qr_list_push_back(&disk->gets_free, &disk->gets[index].link);
     pthread_mutex_unlock(&disk->lock);
 }
@@ -246,7 +250,7 @@ static void disk_drop(qr_store *store, qr_record_id id, bool erase) {
 static uint32_t disk_erasing(const qr_store *store) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
-    uint32_t count = disk->erasing_count + disk->forgetting_count;
+    uint32_t count = disk->erasing_count + disk->forgetting_count + disk->wipes_left;
     pthread_mutex_unlock(&disk->lock);
     return count;
 }
@@ -337,6 +341,7 @@ static void tell_get(qr_disk *disk, qr_disk_get *get, qr_store_event *event) {
     if (event->status == QUIRE_OK) lend(get, event);
     else {
         get->state = QR_GET_FREE;
+        qr_disk_get_clear(disk, get);
         qr_list_push_back(&disk->gets_free, &get->link);
     }
     record->get_count--;

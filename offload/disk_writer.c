@@ -34,6 +34,7 @@ void qr_disk_writer_yield(qr_disk *disk) {
 
 void qr_disk_writer_leave(qr_disk *disk) {
     qr_segment_file_close(&disk->writer.io, &disk->writer.file);
+    if (disk->writer.segment != QR_SEGMENT_NONE) qr_footer_wipe(&disk->writer.footer);
     disk->writer.segment = QR_SEGMENT_NONE;
     disk->writer.sealed = disk->writer.footer_left = false;
 }
@@ -174,6 +175,7 @@ static void put_done(qr_disk *disk, qr_disk_put *put, quire_status status) {
     }
     put->state = QR_PUT_FREE;
     put->record = QR_RECORD_NONE;
+    qr_disk_put_clear(disk, put);
     qr_list_push_back(&disk->puts_free, &put->link);
     disk->puts_busy_count--;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 #define NAME_PREFIX "segment-"
 #define NAME_SUFFIX ".quire"
@@ -195,6 +196,7 @@ static void scan_record(qr_disk_io *io, const qr_segment_file *file, uint32_t sl
     footer->used_slots = slot + 1;
     if (qr_segment_record_check(&file->header, slot, page, &header, &why) == QUIRE_OK) qr_footer_set(footer, &header);
     else if (damaged) record_damaged(io, file, slot, &why, damaged);
+    qr_wipe(&header, sizeof header);
 }
 
 void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned char *window, uint64_t window_bytes,

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/memory.h"
 #include "offload/byte_order.h"
 
 enum { /* both heads begin with these sixteen bytes */
@@ -229,6 +230,12 @@ void qr_footer_wipe_keys(qr_footer *footer) {
         if (!marked) memset(key_bytes(footer, key), 0, key_length(footer, key));
         key_set_mark(footer, key, 0);
     }
+}
+
+void qr_footer_wipe(qr_footer *footer) {
+    uint64_t keys = qr_align_up(footer->key_bytes, QR_PAGE_BYTES), most = qr_footer_bytes_max(&footer->segment.shape);
+    uint64_t size = qr_footer_fixed_bytes(&footer->segment.shape) + keys;
+    qr_wipe(footer->bytes, size < most ? size : most);
 }
 
 void qr_footer_get(const qr_footer *footer, uint32_t slot, qr_record_header *header) {

@@ -65,6 +65,8 @@ uint64_t qr_footer_fixed_bytes(const qr_segment_shape *shape); /* head and entri
 void qr_footer_begin(qr_footer *footer, unsigned char *bytes, const qr_segment_header *segment);
 /* Notes a record in header->slot. */
 void qr_footer_set(qr_footer *footer, const qr_record_header *header);
+/* Entries and keys go from memory. */
+void qr_footer_wipe(qr_footer *footer);
 /* Tokens and digests of the slot go; a key goes with the last record that has it, in qr_footer_wipe_keys. */
 void qr_footer_clear(qr_footer *footer, uint32_t slot);
 void qr_footer_wipe_keys(qr_footer *footer);

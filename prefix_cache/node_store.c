@@ -4,6 +4,7 @@
 
 #include "base/assertion.h"
 #include "base/hash.h"
+#include "base/memory.h"
 
 static uint32_t store_bucket_count(uint64_t nodes) {
     uint32_t count = 1;
@@ -52,6 +53,7 @@ qr_node_id qr_node_store_alloc(qr_node_store *store) {
 
 void qr_node_store_free(qr_node_store *store, qr_node_id id) {
     QR_ASSERT(!qr_node_is_root(store, id));
+    if (store->nodes[id].state != QR_NODE_FREE) qr_wipe(qr_node_label(store, id), store->label_words * sizeof(quire_token));
     store->nodes[id] = (qr_node){.state = QR_NODE_FREE, .next = store->free_head, .leaf_slot = QR_NODE_NONE};
     store->free_head = id;
     if (store->copies) store->copies[id] = store_no_copies;

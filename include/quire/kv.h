@@ -56,7 +56,8 @@ typedef struct quire_kv_tiers {
     uint32_t verify_every;       /* 0 = off, 1 = always, N: every Nth request that could load recomputes instead and compares */
     void (*wake)(void *context); /* any thread: quire_kv_poll has something new; may be NULL */
     void *wake_context;
-    bool (*cancelled)(void *context); /* create asks while it reads the folder, and ends with CANCELLED when true; may be NULL */
+    bool (*cancelled)(
+        void *context); /* create asks while it reads the folder, and ends with CANCELLED when true; may be NULL */
     void *cancelled_context;
 } quire_kv_tiers;
 

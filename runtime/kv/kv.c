@@ -251,6 +251,10 @@ static void kv_namespace_drop(quire_kv *kv, quire_namespace_id id) {
     qr_namespaces_remove(&kv->namespaces, id);
 }
 
+void qr_kv_namespace_let_go(quire_kv *kv, quire_namespace_id id) {
+    if (id > 0 && kv->namespaces.entries[id].forgotten && kv_namespace_unused(kv, id)) kv_namespace_drop(kv, id);
+}
+
 static void kv_namespaces_make_room(quire_kv *kv, size_t key_bytes, qr_namespace_idle *may_go) {
     for (quire_namespace_id id = 1; id < kv->namespaces.count && !qr_namespaces_fits(&kv->namespaces, key_bytes); id++)
         if (qr_namespaces_in_use(&kv->namespaces, id) && may_go(kv, id)) kv_namespace_drop(kv, id);
@@ -278,6 +282,7 @@ quire_status quire_kv_namespace_open(quire_kv *kv, const void *key, size_t key_b
         if (found == KV_INDEX_NONE || !qr_namespaces_add(&kv->namespaces, found, key, key_bytes)) return QUIRE_NO_MEMORY;
     }
     kv->namespaces.entries[found].open_count++;
+    kv->namespaces.entries[found].forgotten = false;
     *id = found;
     return QUIRE_OK;
 }
@@ -291,4 +296,5 @@ bool quire_kv_namespace_find(const quire_kv *kv, const void *key, size_t key_byt
 void quire_kv_namespace_close(quire_kv *kv, quire_namespace_id id) {
     QR_ASSERT(qr_kv_namespace_valid(kv, id) && kv->namespaces.entries[id].open_count > 0);
     kv->namespaces.entries[id].open_count--;
+    qr_kv_namespace_let_go(kv, id);
 }

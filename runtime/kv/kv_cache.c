@@ -63,13 +63,22 @@ static void cache_erase_foreign(quire_kv *kv, const void *key, size_t key_bytes)
     if (kv->tiers.store) kv->tiers.store->ops->erase_foreign(kv->tiers.store, key, key_bytes);
 }
 
+/* Keys go with what they named: at once, or with the last who uses the namespace. */
+static void cache_forget_key(quire_kv *kv, quire_namespace_id ns) {
+    if (!qr_namespaces_in_use(&kv->namespaces, ns)) return;
+    kv->namespaces.entries[ns].forgotten = true;
+    qr_kv_namespace_let_go(kv, ns);
+}
+
 uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
     if (!qr_kv_namespace_valid(kv, ns)) return 0;
     uint32_t freed_count = cache_forget(kv, ns, wipe);
     size_t key_bytes = kv->namespaces.entries[ns].key_bytes;
+    kv->namespaces.entries[ns].forgotten |= wipe; /* its owner may still name it */
     if (!wipe || !kv->tiers.store || key_bytes > QR_RECORD_KEY_MAX) return freed_count;
     qr_namespaces_copy_key(&kv->namespaces, ns, kv->tiers.key);
     cache_erase_foreign(kv, kv->tiers.key, key_bytes);
+    qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
     return freed_count;
 }
 
@@ -77,6 +86,8 @@ uint32_t quire_kv_forget_key(quire_kv *kv, const void *key, size_t key_bytes, bo
     quire_namespace_id ns = qr_namespaces_find(&kv->namespaces, key, key_bytes);
     uint32_t freed_count = ns == UINT32_MAX ? 0 : cache_forget(kv, ns, wipe);
     if (wipe) cache_erase_foreign(kv, key_bytes ? key : "", key_bytes);
+    if (wipe && ns != UINT32_MAX) cache_forget_key(kv, ns);
+    if (wipe) qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
     return freed_count;
 }
 
@@ -84,5 +95,7 @@ uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe) {
     uint32_t freed_count = 0;
     for (quire_namespace_id ns = 0; ns < kv->config.max_namespaces; ns++) freed_count += cache_forget(kv, ns, wipe);
     if (wipe) cache_erase_foreign(kv, NULL, 0);
+    for (quire_namespace_id ns = 0; wipe && ns < kv->config.max_namespaces; ns++) cache_forget_key(kv, ns);
+    if (wipe) qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
     return freed_count;
 }

@@ -38,6 +38,7 @@ typedef struct kv_sequence {
     bool wipe;      /* overwrite its blocks when they become free */
     quire_namespace_id ns;
     uint32_t token_count; /* committed */
+    uint32_t token_high;  /* were ever in its row, and are overwritten when it is closed */
     uint32_t node_count;  /* leading blocks that are nodes of the tree */
     qr_node_id tip;       /* the last of them, or the root */
     uint32_t next_free;
@@ -96,6 +97,9 @@ void qr_kv_forget_copies(quire_kv *kv);
 /* Room in the list for one more copy of every group; always with host storage. */
 bool qr_kv_can_copy(const quire_kv *kv);
 
+/* A namespace that was forgotten goes, key and all, when nobody uses it any more. */
+void qr_kv_namespace_let_go(quire_kv *kv, quire_namespace_id id);
+
 /* ---- match.c ---- */
 void qr_kv_match(const quire_kv *kv, quire_namespace_id ns, const quire_token *tokens, uint32_t count, uint32_t limit,
                  quire_kv_match *match, qr_tree_match *found);
@@ -106,6 +110,8 @@ void qr_kv_sequences_init(quire_kv *kv);
 kv_sequence *qr_kv_sequence_find(const quire_kv *kv, quire_seq_id seq);
 /* [token_capacity] */
 quire_token *qr_kv_sequence_tokens(const quire_kv *kv, const kv_sequence *sequence);
+/* Into its row, from a place on. */
+void qr_kv_sequence_put_tokens(quire_kv *kv, kv_sequence *sequence, uint32_t from, const quire_token *tokens, uint32_t count);
 /* Tokens that the table has room for, as far as this sequence may write. */
 uint32_t qr_kv_sequence_room(const quire_kv *kv, const kv_sequence *sequence);
 /* The next block of the sequence is complete: it becomes a node, or the sequence goes on with the one that is there. */

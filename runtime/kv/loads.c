@@ -162,8 +162,8 @@ quire_status quire_kv_load_begin(quire_kv *kv, quire_seq_id seq, const quire_tok
     if (!l->active) return QUIRE_OK;
     kv->tiers.slower = false;
     memset(kv_load_place(&kv->tiers, row, l->begin), KV_PLACE_NONE, end - l->begin);
-    memcpy(qr_kv_sequence_tokens(kv, sequence) + sequence->token_count, tokens + sequence->token_count,
-           ((uint64_t)end * bt - sequence->token_count) * sizeof *tokens);
+    qr_kv_sequence_put_tokens(kv, sequence, sequence->token_count, tokens + sequence->token_count,
+                              end * bt - sequence->token_count);
     load_lock(kv, row);
     load_list_add(kv, row);
     return QUIRE_OK;

@@ -4,6 +4,7 @@
 
 #include "base/assertion.h"
 #include "base/hash.h"
+#include "base/memory.h"
 
 #define NONE UINT32_MAX
 
@@ -98,6 +99,7 @@ void qr_namespaces_copy_key(const qr_namespaces *namespaces, quire_namespace_id 
 static void namespace_free_key(qr_namespaces *namespaces, uint32_t chunk) {
     while (chunk != NONE) {
         uint32_t next = namespaces->chunks[chunk].next;
+        qr_wipe(namespaces->chunks[chunk].bytes, QR_NAMESPACE_CHUNK_BYTES);
         namespaces->chunks[chunk].next = namespaces->free_chunk;
         namespaces->free_chunk = chunk;
         namespaces->free_chunk_count++;

@@ -36,6 +36,7 @@ typedef struct qr_namespace {
     uint32_t open_count;
     uint32_t sequence_count;
     bool in_use;
+    bool forgotten; /* and not used anew since: it goes with the last who has it */
 } qr_namespace;
 
 typedef struct qr_namespaces {

@@ -27,6 +27,12 @@ quire_token *qr_kv_sequence_tokens(const quire_kv *kv, const kv_sequence *sequen
     return kv->tokens + (uint64_t)sequence_row(kv, sequence) * kv->token_capacity;
 }
 
+void qr_kv_sequence_put_tokens(quire_kv *kv, kv_sequence *sequence, uint32_t from, const quire_token *tokens, uint32_t count) {
+    if (count == 0) return;
+    memcpy(qr_kv_sequence_tokens(kv, sequence) + from, tokens, count * sizeof *tokens);
+    if (sequence->token_high < from + count) sequence->token_high = from + count;
+}
+
 /* All groups hold the same positions, so the first one's table is as long as any. */
 static uint32_t sequence_blocks(const quire_kv *kv, const kv_sequence *sequence) {
     return qr_block_table_length(&kv->tables[0], sequence_row(kv, sequence));
@@ -55,6 +61,7 @@ static kv_sequence *sequence_open(quire_kv *kv, quire_namespace_id ns, quire_seq
     kv->free_sequence = sequence->next_free;
     *sequence = (kv_sequence){.generation = sequence->generation, .live = true, .ns = ns, .tip = ns};
     kv->namespaces.entries[ns].sequence_count++;
+    kv->namespaces.entries[ns].forgotten = false;
     kv->sequence_count++;
     *seq = (quire_seq_id){index, sequence->generation};
     return sequence;
@@ -97,6 +104,7 @@ quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq) {
     if (!sequence) return QUIRE_NOT_FOUND;
     qr_tree_mark_end(&kv->tree, sequence->tip);
     sequence_truncate(kv, sequence, 0);
+    qr_wipe(qr_kv_sequence_tokens(kv, sequence), sequence->token_high * sizeof(quire_token));
     qr_kv_forget_copies(kv);
     kv->namespaces.entries[sequence->ns].sequence_count--;
     kv->sequence_count--;
@@ -104,6 +112,7 @@ quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq) {
     if (++sequence->generation == 0) sequence->generation = 1;
     sequence->next_free = kv->free_sequence;
     kv->free_sequence = seq.index;
+    qr_kv_namespace_let_go(kv, sequence->ns);
     return QUIRE_OK;
 }
 
@@ -187,7 +196,7 @@ quire_status quire_kv_seq_attach(quire_kv *kv, quire_seq_id seq, const quire_tok
         match->tail_tokens = 0;
     }
     sequence->token_count = match->token_count;
-    if (match->token_count > 0) memcpy(qr_kv_sequence_tokens(kv, sequence), tokens, match->token_count * sizeof *tokens);
+    qr_kv_sequence_put_tokens(kv, sequence, 0, tokens, match->token_count);
     kv->counters.lookups++;
     kv->counters.lookup_tokens += count;
     kv->counters.hit_tokens += match->token_count;
@@ -283,7 +292,7 @@ quire_status quire_kv_seq_commit(quire_kv *kv, quire_seq_id seq, const quire_tok
     if (count == 0) return QUIRE_OK;
     bool loading = kv->tiers.present && kv->tiers.loads[seq.index].active;
     if (loading && !qr_kv_load_allows(kv, seq.index, tokens, count)) return QUIRE_INVALID;
-    memcpy(qr_kv_sequence_tokens(kv, sequence) + sequence->token_count, tokens, count * sizeof *tokens);
+    qr_kv_sequence_put_tokens(kv, sequence, sequence->token_count, tokens, count);
     sequence->token_count += count;
     bool enters = !kv->config.cache_disabled && !sequence->forgotten;
     while (enters && sequence->node_count < sequence->token_count / kv->config.block_tokens)
@@ -304,7 +313,7 @@ quire_status quire_kv_seq_fork(quire_kv *kv, quire_seq_id seq, quire_seq_id *chi
         qr_block_table_fork(&kv->tables[g], &kv->pools[g], seq.index, child->index, qr_kv_blocks_for(kv, parent->token_count));
     qr_node_id node = parent->tip;
     for (uint32_t i = 0; i < parent->node_count; i++, node = qr_tree_parent(&kv->tree, node)) qr_tree_lock(&kv->tree, node);
-    memcpy(qr_kv_sequence_tokens(kv, fork), qr_kv_sequence_tokens(kv, parent), parent->token_count * sizeof(quire_token));
+    qr_kv_sequence_put_tokens(kv, fork, 0, qr_kv_sequence_tokens(kv, parent), parent->token_count);
     fork->forgotten = parent->forgotten;
     fork->wipe = parent->wipe;
     fork->token_count = parent->token_count;
