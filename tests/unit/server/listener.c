@@ -64,6 +64,48 @@ Test(server_listener, clients_wait_while_no_file_can_be_opened_and_are_answered_
     fixture_stop(&f);
 }
 
+/* ---- the listener alone ---- */
+
+enum { REFUSED = 2, QUEUED = 4 };
+
+static bool take_from_the_third(void *context, int fd, bool is_unix) {
+    int *calls = context;
+    close(fd);
+    return is_unix && ++*calls > REFUSED;
+}
+
+static int listen_at(struct sockaddr_un *address) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(address->sun_path, sizeof address->sun_path, "/tmp/quire-listener-%ld", (long)getpid());
+    cr_assert(fd >= 0 && bind(fd, (struct sockaddr *)address, sizeof *address) == 0 && listen(fd, QUEUED) == 0);
+    return fd;
+}
+
+Test(server_listener, goes_on_after_connections_that_there_was_no_memory_for, .timeout = 60) {
+    int calls = 0, clients[QUEUED];
+    struct sockaddr_un address;
+    uv_loop_t loop;
+    qr_listener listener;
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    qr_listener_init(&listener, &loop, take_from_the_third, &calls, NULL);
+    cr_assert_eq(qr_listener_open(&listener, listen_at(&address), true), 0);
+    for (int i = 0; i < QUEUED; i++) {
+        cr_assert_geq(clients[i] = socket(AF_UNIX, SOCK_STREAM, 0), 0);
+        cr_assert_eq(connect(clients[i], (struct sockaddr *)&address, sizeof address), 0);
+    }
+    while (calls < QUEUED) uv_run(&loop, UV_RUN_ONCE);
+    for (int i = 0; i < QUEUED; i++) close(clients[i]);
+    qr_listener_close(&listener);
+    qr_listener_close(&listener);
+    uv_close((uv_handle_t *)&listener.retry, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_expect_eq(uv_loop_close(&loop), 0);
+    unlink(address.sun_path);
+}
+
+/* ---- descriptors ---- */
+
 static rlim_t limit_that_leaves(int count) {
     int fd = 0;
     while (fcntl(fd, F_GETFD) >= 0 || count-- > 0) fd++;
