@@ -8,9 +8,9 @@
 
 #include <quire/types.h>
 
-/* X(head_dim). Sanitized test builds hold a power of two and an odd one only: compile time. */
-#ifdef QR_CUDA_FEW_SHAPES
-#define QR_CUDA_HEAD_DIMS(X) X(64) X(80)
+/* X(head_dim). A seeded fault is compiled for the one that shows it: compile time. Everything else holds them all. */
+#ifdef QR_CUDA_ONLY_HEAD_DIM
+#define QR_CUDA_HEAD_DIMS(X) X(QR_CUDA_ONLY_HEAD_DIM)
 #else
 #define QR_CUDA_HEAD_DIMS(X) X(64) X(80) X(96) X(128) X(256)
 #endif

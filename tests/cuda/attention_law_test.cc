@@ -6,7 +6,7 @@
  *
  * What a row must not see is different on purpose: in a decode step the tokens after it are NaN.
  *
- * --quick: one head dimension for each KV type.
+ * --quick: one head dimension for each KV type; --head-dim N: that one.
  */
 #include <cuda_runtime_api.h>
 
@@ -106,11 +106,14 @@ static void launch_changes_nothing(law_world &l, uint32_t sequence, const std::v
     expect_same(l.w, "more CTAs", out.data(), bits.data(), ROWS);
 }
 
-// The row alone, and in the middle of 64 decode rows of other lengths and a prefill chunk.
+// The row alone, in the middle of 64 decode rows of other lengths, and beside a prefill chunk too.
 static void company_changes_nothing(law_world &l, uint32_t sequence, const std::vector<uint16_t> &bits) {
     std::vector<world_row> rows;
     for (uint32_t i = 0; i < 63; i++) rows.push_back(l.row(l.add(1 + i % 5 * 61, 1000 + i), i % 5 * 61));
     rows.insert(rows.begin() + 31, l.row(sequence, LENGTH - 1));
+    std::vector<uint16_t> alone = l.run({l.row(sequence, LENGTH - 1)}), batch = l.run(rows);
+    expect_same(l.w, "batch of 64 against batch of 1", &batch[31 * l.row_size()], alone.data(), 1);
+    expect_same(l.w, "batch of 1 against prefill", alone.data(), &bits[(ROWS - 1) * l.row_size()], 1);
     for (const world_row &r : l.chunk(l.add(40, 2000), 0, 40)) rows.push_back(r);
     std::vector<uint16_t> out = l.run(rows);
     expect_same(l.w, "one among many", &out[31 * l.row_size()], &bits[(ROWS - 1) * l.row_size()], 1);
@@ -150,19 +153,50 @@ static void sharing_changes_nothing(law_world &l, uint32_t sequence, const std::
     expect_same(l.w, "shared blocks, read apart", a.data(), b.data(), shared.size());
 }
 
+// The pool as the device seam knows it: blocks move as they do in the KV manager.
+struct pool_mover {
+    qr_device *device = nullptr;
+    qr_block_mover mover;
+    explicit pool_mover(const law_world &l) {
+        WORLD_CHECK(qr_device_cuda_create(0, &device, nullptr));
+        mover = {device, l.w.device_pool, l.w.block_stride, l.w.block_count, {0, 1, 2}};
+    }
+    ~pool_mover() { device->ops->destroy(device); }
+    void wait(qr_device_event event) {
+        while (!device->ops->poll(device, event)) continue;
+    }
+};
+
+// A fork whose last block is copied in the pool; the rest is shared.
+static void forking_changes_nothing(law_world &l, uint32_t sequence, const std::vector<uint16_t> &bits) {
+    world_sequence fork = l.sequences[sequence];
+    const qr_block_copy copy = {fork.ids.back(), l.free_blocks.back()};
+    l.w.upload();
+    pool_mover pool(l);
+    qr_device_event copied;
+    WORLD_CHECK(qr_block_mover_copy(&pool.mover, &copy, 1, qr_device_event{0}, &copied));
+    pool.wait(copied);
+    fork.ids.back() = copy.to;
+    l.sequences.push_back(fork);
+    const uint32_t forked = (uint32_t)l.sequences.size() - 1;
+    std::vector<uint16_t> out = l.run({l.row(sequence, LENGTH - 1), l.row(forked, LENGTH - 1)});
+    for (size_t i = 0; i < 2; i++) expect_same(l.w, "forked", &out[i * l.row_size()], &bits[(ROWS - 1) * l.row_size()], 1);
+    out = l.run(l.chunk(forked, LENGTH - ROWS, LENGTH));
+    expect_same(l.w, "prefill of the forked", out.data(), bits.data(), ROWS);
+    l.w.device_stale = true; // the world's own copy never moved
+}
+
 // The sequence's blocks go to pinned host memory and come back into other blocks, through the device seam.
 static void move_through_host(law_world &l, const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {
     std::vector<uint8_t> host(from.size() * l.w.block_stride);
-    qr_device *device = nullptr;
+    pool_mover pool(l);
     qr_device_event saved, loaded;
-    WORLD_CHECK(qr_device_cuda_create(0, &device, nullptr));
-    WORLD_CHECK(device->ops->host_register(device, host.data(), host.size(), nullptr));
-    const qr_block_mover mover = {device, l.w.device_pool, l.w.block_stride, l.w.block_count, {0, 1, 2}};
-    WORLD_CHECK(qr_block_mover_gather_run(&mover, from.data(), (uint32_t)from.size(), host.data(), qr_device_event{0}, &saved));
-    WORLD_CHECK(qr_block_mover_scatter_run(&mover, to.data(), (uint32_t)to.size(), host.data(), saved, &loaded));
-    while (!device->ops->poll(device, loaded)) continue;
-    device->ops->host_unregister(device, host.data());
-    device->ops->destroy(device);
+    const uint32_t count = (uint32_t)from.size();
+    WORLD_CHECK(pool.device->ops->host_register(pool.device, host.data(), host.size(), nullptr));
+    WORLD_CHECK(qr_block_mover_gather_run(&pool.mover, from.data(), count, host.data(), qr_device_event{0}, &saved));
+    WORLD_CHECK(qr_block_mover_scatter_run(&pool.mover, to.data(), count, host.data(), saved, &loaded));
+    pool.wait(loaded);
+    pool.device->ops->host_unregister(pool.device, host.data());
 }
 
 static void restoring_changes_nothing(law_world &l, uint32_t sequence, const std::vector<uint16_t> &bits) {
@@ -182,7 +216,6 @@ static void restoring_changes_nothing(law_world &l, uint32_t sequence, const std
     l.w.device_stale = true; // the world's own copy never moved
 }
 
-// A fork writes its own last block after the fork: content past the fork differs, contents before are equal.
 static void law(const qr_cuda_shape &shape, uint32_t window) {
     law_world l(shape, 64 + 16384 / shape.block_tokens, window);
     uint32_t sequence = l.add(LENGTH, 42);
@@ -191,12 +224,12 @@ static void law(const qr_cuda_shape &shape, uint32_t window) {
     chunks_equal_whole(l, sequence, bits);
     launch_changes_nothing(l, sequence, bits);
     sharing_changes_nothing(l, sequence, bits);
+    forking_changes_nothing(l, sequence, bits);
     restoring_changes_nothing(l, sequence, bits);
-    if (!window) company_changes_nothing(l, sequence, bits);
+    company_changes_nothing(l, sequence, bits);
 }
 
 int main(int argc, char **argv) {
-    bool quick = argc > 1 && !strcmp(argv[1], "--quick");
     static const uint32_t dims[] = {
 #define VALUE(x) x,
         QR_CUDA_HEAD_DIMS(VALUE)
@@ -207,10 +240,11 @@ int main(int argc, char **argv) {
         QR_CUDA_BLOCK_TOKENS(VALUE)
 #undef VALUE
     };
+    const uint32_t only = world_only_head_dim(argc, argv, dims[0]);
     uint32_t turn = 0;
 #define CASES(kv, stem)                                                                                            \
     for (uint32_t dim : dims) {                                                                                    \
-        if (quick && dim != dims[0]) continue;                                                                     \
+        if (only && dim != only) continue;                                                                         \
         turn++;                                                                                                    \
         law({turn % 3 ? 3u : 2u, turn % 3 ? 1u : 2u, dim, blocks[(turn + turn / 4) % 4], kv}, turn % 2 ? 0 : 300); \
     }

@@ -2,7 +2,8 @@
  * The span kernel, wide and narrow, and the fold against a double-precision reference, over the supported-shape list.
  *
  * Each KV type and each head dimension meets every block size and every grouping of heads. --blocks: each pair of them meets
- * every block size. --quick: one head dimension. Prints the worst relative L2 error of a row by KV type.
+ * every block size. --quick: one head dimension; --head-dim N: that one. Prints the worst relative L2 error of a row by KV
+ * type.
  */
 #include <cstdio>
 #include <cstring>
@@ -96,11 +97,13 @@ static void run_case(quire_kv_type kv, uint32_t type, uint32_t dim, uint32_t tur
 }
 
 int main(int argc, char **argv) {
-    const bool quick = argc > 1 && !strcmp(argv[1], "--quick"), blocks = argc > 1 && !strcmp(argv[1], "--blocks");
+    const bool blocks = argc > 1 && !strcmp(argv[1], "--blocks");
+    const uint32_t only = world_only_head_dim(argc, argv, dims[0]);
     uint32_t type = 0;
-#define CASES(kv, stem)                                                                                           \
-    for (uint32_t d = 0; d < (quick ? 1 : sizeof dims / sizeof *dims); d++)                                       \
-        for (uint32_t more = 0; more < (blocks ? BLOCK_SIZES : 1); more++) run_case(kv, type, dims[d], d + more); \
+#define CASES(kv, stem)                                                          \
+    for (uint32_t d = 0; d < sizeof dims / sizeof *dims; d++)                    \
+        for (uint32_t more = 0; more < (blocks ? BLOCK_SIZES : 1); more++)       \
+            if (!only || dims[d] == only) run_case(kv, type, dims[d], d + more); \
     type++;
     QR_CUDA_KV_TYPES(CASES)
 #define SHOW(kv, stem) printf(#stem " worst %.2e (bound %.0e)\n", worst[kv], world_error_bound(kv));

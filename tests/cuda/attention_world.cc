@@ -355,3 +355,8 @@ double world_error(const world &w, const std::vector<world_sequence> &sequences,
 }
 
 double world_error_bound(quire_kv_type type) { return type == QUIRE_KV_BF16 ? 8e-3 : 1e-3; }
+
+uint32_t world_only_head_dim(int argc, char **argv, uint32_t first) {
+    if (argc == 2 && !strcmp(argv[1], "--quick")) return first;
+    return argc == 3 && !strcmp(argv[1], "--head-dim") ? (uint32_t)atoi(argv[2]) : 0;
+}

@@ -89,6 +89,9 @@ world_result world_step(world &w, const std::vector<world_sequence> &sequences, 
 double world_error(const world &w, const std::vector<world_sequence> &sequences, const std::vector<world_row> &rows,
                    const std::vector<uint16_t> &out);
 
+// The head dimension that the arguments name: --quick the first one, --head-dim N that one; 0: all.
+uint32_t world_only_head_dim(int argc, char **argv, uint32_t first);
+
 // The stated bounds, by KV type (docs/CUDA.md).
 double world_error_bound(quire_kv_type type);
 

@@ -235,6 +235,36 @@ static void a_stream_waits_for_another(void) {
     rig_deinit(&rig);
 }
 
+/* Whoever destroys a device may free its memory next. */
+static void destroying_waits_for_what_was_given(void) {
+    static uint32_t from[WORDS], to[WORDS];
+    for (int stream = 0; stream < QR_DEVICE_STREAMS_MAX; stream++) {
+        qr_device *device = create();
+        for (uint32_t i = 0; i < WORDS; i++) from[i] = i + (uint32_t)stream;
+        for (uint32_t i = 0; i < WORDS; i++)
+            CHECK(device->ops->copy_async(device, stream, to + i, from + i, sizeof *to) == QUIRE_OK);
+        device->ops->destroy(device);
+        CHECK(memcmp(from, to, sizeof from) == 0);
+    }
+}
+
+/* Streams that are idle say nothing of another; a poll that says no leaves the old bytes or the new ones; after a yes the new
+ * ones are there. One copy each way, so that no other copy's time hides an answer that came too early. */
+static void an_event_speaks_for_its_own_stream(void) {
+    rig rig;
+    rig_init(&rig);
+    for (uint32_t round = 0; round < 100; round++) {
+        rig.host[0] = round + 1, rig.host[1] = 0;
+        CHECK(copy(&rig, 1, rig.gpu, rig.host, sizeof(uint32_t)) == QUIRE_OK);
+        CHECK(copy(&rig, 1, rig.host + 1, rig.gpu, sizeof(uint32_t)) == QUIRE_OK);
+        qr_device_event event = event_of(&rig, 1);
+        for (int stream = 2; stream < QR_DEVICE_STREAMS_MAX; stream++) wait_for(&rig, event_of(&rig, stream));
+        while (!poll(&rig, event)) CHECK(rig.host[1] == 0 || rig.host[1] == round + 1);
+        CHECK(rig.host[1] == round + 1);
+    }
+    rig_deinit(&rig);
+}
+
 static void memory_that_is_not_there_is_refused(void) {
     rig rig;
     void *memory = &rig;
@@ -411,6 +441,8 @@ int main(void) {
         bytes_go_there_and_back,
         events_beyond_the_ring_merge_and_complete,
         a_stream_waits_for_another,
+        an_event_speaks_for_its_own_stream,
+        destroying_waits_for_what_was_given,
         memory_that_is_not_there_is_refused,
         a_failed_copy_loses_the_device,
         a_failed_kernel_shows_when_an_event_is_polled,

@@ -196,29 +196,156 @@ static void launch_limits() {
     expect(GPU_LAUNCH(past_global, dim3(1, 65536), dim3(32), 0, none, b.out, 0) == cudaErrorInvalidConfiguration, "grid.y");
     expect(GPU_LAUNCH(past_shared, dim3(1), dim3(64), 65536, none, b.out, 0) == cudaErrorInvalidValue, "64 KiB without asking");
     cudaFuncSetAttribute(past_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+    expect(GPU_LAUNCH(past_shared, dim3(1), dim3(64), 65536, none, b.out, 0) == cudaErrorInvalidValue, "nobody fetched it");
+    expect(cudaGetLastError() == cudaErrorInvalidValue && cudaGetLastError() == cudaSuccess, "fetched once");
     expect(GPU_LAUNCH(past_shared, dim3(1), dim3(64), 65536, none, b.out, 0) == cudaSuccess, "64 KiB after asking");
     cudaDeviceSynchronize();
 }
 
+// Host memory full of 0x01, which copies of `in` turn into 0, 1, 2 ...
+struct pinned_words {
+    uint32_t *words;
+    explicit pinned_words(size_t bytes) { cudaMallocHost(&words, bytes), memset(words, 1, bytes); }
+    ~pinned_words() { cudaFreeHost(words); }
+    bool arrived() const { return words[5] == 5; }
+};
+
 static void lazy_stream() {
-    emu_opt.lazy_streams = true;
+    emu_opt.streams = EMU_STREAMS_LAZY;
     buffers b;
+    pinned_words pinned(sizeof b.host);
     cudaStream_t stream;
     cudaEvent_t event;
     cudaStreamCreate(&stream), cudaEventCreate(&event);
-    uint32_t *pinned;
-    cudaMallocHost(&pinned, sizeof b.host);
-    memset(pinned, 1, sizeof b.host);
-    cudaMemcpyAsync(pinned, b.in, sizeof b.host, cudaMemcpyDeviceToHost, stream);
+    expect(cudaEventQuery(event) == cudaSuccess, "an event that was never recorded");
+    for (int round = 0; round < 2; round++) {
+        memset(pinned.words, 1, sizeof b.host);
+        cudaMemcpyAsync(pinned.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, stream);
+        cudaEventRecord(event, stream);
+        expect(!pinned.arrived(), "a copy has not run before anybody waits");
+        expect(cudaEventQuery(event) == cudaErrorNotReady && !pinned.arrived(), "the first query runs nothing");
+        expect(cudaEventQuery(event) == cudaErrorNotReady && pinned.arrived(), "the second runs one piece");
+        expect(cudaEventQuery(event) == cudaSuccess, "the event completes");
+    }
+    expect(cudaGetLastError() == cudaErrorNotReady, "the runtime remembers even this as an error");
+    cudaEventDestroy(event), cudaStreamDestroy(stream);
+}
+
+static void asked_streams() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
+    buffers b;
+    pinned_words pinned(sizeof b.host);
+    cudaStream_t stream, idle;
+    cudaStreamCreate(&stream), cudaStreamCreate(&idle);
+    for (int round = 0; round < 2; round++) {
+        memset(pinned.words, 1, sizeof b.host);
+        cudaMemcpyAsync(pinned.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, stream);
+        cudaMemcpyAsync(b.out, b.in, sizeof b.host, cudaMemcpyDeviceToDevice, stream);
+        for (int i = 0; i < 9; i++) expect(cudaStreamQuery(idle) == cudaSuccess, "an idle stream has nothing to do");
+        expect(!pinned.arrived(), "and says nothing of another");
+        expect(cudaStreamQuery(stream) == cudaErrorNotReady && !pinned.arrived(), "the first query runs nothing");
+        expect(cudaStreamQuery(stream) == cudaErrorNotReady && pinned.arrived(), "the second runs one piece");
+        expect(cudaStreamQuery(stream) == cudaSuccess, "all is done");
+    }
+    cudaStreamDestroy(stream), cudaStreamDestroy(idle);
+    expect(cudaStreamQuery(stream) == cudaErrorInvalidResourceHandle, "no such stream");
+}
+
+// Ready means that the bytes are there, in whatever order streams run; and what may overtake, overtakes now and then.
+static void random_streams() {
+    emu_opt.streams = EMU_STREAMS_RANDOM;
+    buffers b;
+    pinned_words first(sizeof b.host), second(sizeof b.host);
+    cudaStream_t streams[2];
+    cudaEvent_t events[2];
+    int overtaken = 0, at_once = 0, late = 0;
+    for (int i = 0; i < 2; i++) cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaEventCreate(&events[i]);
+    for (int round = 0; round < 200; round++) {
+        memset(first.words, 1, sizeof b.host), memset(second.words, 1, sizeof b.host);
+        cudaMemcpyAsync(first.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, streams[0]);
+        cudaEventRecord(events[0], streams[0]);
+        at_once += first.arrived();
+        if (round % 2) cudaStreamWaitEvent(streams[1], events[0]);
+        cudaMemcpyAsync(second.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, streams[1]);
+        cudaEventRecord(events[1], streams[1]);
+        while (cudaEventQuery(events[1]) == cudaErrorNotReady) late += second.arrived();
+        expect(second.arrived(), "ready, and the bytes are there");
+        if (round % 2) expect(first.arrived(), "the second waited for the first");
+        else overtaken += !first.arrived();
+        while (cudaEventQuery(events[0]) == cudaErrorNotReady) continue;
+        expect(first.arrived(), "ready, and the bytes are there");
+    }
+    expect(overtaken > 10 && overtaken < 90, "streams overtake each other, not always");
+    expect(at_once > 20 && at_once < 180 && late > 20, "work is done before it is waited for, and later than asked for");
+    for (int i = 0; i < 2; i++) cudaEventDestroy(events[i]), cudaStreamDestroy(streams[i]);
+}
+
+static void destroying_waits_for_nothing() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
+    buffers b;
+    pinned_words pinned(sizeof b.host);
+    cudaStream_t stream;
+    cudaEvent_t event;
+    cudaStreamCreate(&stream), cudaEventCreate(&event);
+    cudaMemcpyAsync(pinned.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, stream);
     cudaEventRecord(event, stream);
-    expect(pinned[5] == 0x01010101, "a copy has not run before anybody waits");
-    expect(cudaEventQuery(event) == cudaErrorNotReady, "the event is behind the copy");
-    expect(pinned[5] == 5, "one query, one piece of work");
-    expect(cudaEventQuery(event) == cudaErrorNotReady && cudaEventQuery(event) == cudaSuccess, "the event completes");
-    cudaFreeHost(pinned), cudaEventDestroy(event), cudaStreamDestroy(stream);
+    cudaEventDestroy(event), cudaStreamDestroy(stream);
+    expect(!pinned.arrived(), "nothing has run");
+    cudaDeviceSynchronize();
+    expect(pinned.arrived(), "nothing was lost");
+}
+
+// The default stream and streams that do not say "non-blocking" follow each other; cudaMemcpy waits for no others.
+static void default_stream() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
+    for (int blocking = 0; blocking < 2; blocking++) {
+        buffers b;
+        pinned_words pinned(sizeof b.host);
+        cudaStream_t stream;
+        cudaStreamCreateWithFlags(&stream, blocking ? cudaStreamDefault : cudaStreamNonBlocking);
+        cudaMemcpyAsync(pinned.words, b.in, sizeof b.host, cudaMemcpyDeviceToHost, stream);
+        cudaMemcpy(b.host, b.in, 16, cudaMemcpyDeviceToHost);
+        expect(pinned.arrived() == blocking, "cudaMemcpy waits for blocking streams");
+        cudaMemsetAsync(b.out, 7, sizeof b.host);
+        cudaMemcpyAsync(pinned.words, b.out, sizeof b.host, cudaMemcpyDeviceToHost, stream);
+        cudaStreamSynchronize(stream);
+        expect((pinned.words[5] == 0x07070707) == blocking, "a blocking stream waits for the default one");
+        cudaStreamDestroy(stream);
+    }
+}
+
+static void recorded_again() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
+    buffers b;
+    pinned_words pinned(sizeof b.host);
+    cudaStream_t first, second, third;
+    cudaEvent_t event;
+    for (cudaStream_t *s : {&first, &second, &third}) cudaStreamCreateWithFlags(s, cudaStreamNonBlocking);
+    cudaEventCreate(&event);
+    cudaMemcpyAsync(b.out, b.in, sizeof b.host, cudaMemcpyDeviceToDevice, first);
+    cudaEventRecord(event, first);
+    cudaStreamWaitEvent(third, event);
+    cudaEventRecord(event, second);
+    expect(cudaEventSynchronize(event) == cudaSuccess, "the newest record has nothing before it");
+    cudaMemcpyAsync(pinned.words, b.out, sizeof b.host, cudaMemcpyDeviceToHost, third);
+    cudaStreamSynchronize(third);
+    expect(pinned.arrived(), "a wait is for the record of its time");
+    cudaEventDestroy(event);
+    for (cudaStream_t s : {first, second, third}) cudaStreamDestroy(s);
+}
+
+static void unregistered_too_early() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
+    buffers b;
+    static char memory[4096];
+    cudaHostRegister(memory, sizeof memory, 0);
+    cudaMemcpyAsync(memory, b.in, 64, cudaMemcpyDeviceToHost);
+    cudaHostUnregister(memory);
+    cudaDeviceSynchronize();
 }
 
 static void waiting_streams() {
+    emu_opt.streams = EMU_STREAMS_LAZY;
     buffers b;
     cudaStream_t first, second;
     cudaEvent_t event;
@@ -253,7 +380,7 @@ static void copy_past_end() {
 }
 
 static void copy_from_freed() {
-    emu_opt.lazy_streams = true;
+    emu_opt.streams = EMU_STREAMS_LAZY;
     buffers b;
     uint32_t *pinned;
     cudaMallocHost(&pinned, sizeof b.host);
@@ -326,11 +453,17 @@ static const test_case cases[] = {
     {"named barrier of too many threads", on_out<named, 1, true>, EVERYWHERE("deadlock")},
     {"launch limits", launch_limits, {}},
     {"lazy stream", lazy_stream, {}},
+    {"streams that are asked", asked_streams, {}},
+    {"random streams", random_streams, {}},
     {"streams that wait for each other's work", waiting_streams, {}},
+    {"streams and events destroyed with work left", destroying_waits_for_nothing, {}},
+    {"the default stream", default_stream, {}},
+    {"an event recorded again", recorded_again, {}},
     {"direction of copies", copy_direction, {}},
     {"memory registered twice", registered_twice, {}},
     {"copy past the end", copy_past_end, EVERYWHERE("past device memory")},
     {"copy from memory given back", copy_from_freed, EVERYWHERE("given back before the copy ran")},
+    {"copy to memory no longer registered", unregistered_too_early, EVERYWHERE("given back before the copy ran")},
     {"host code touches device memory", host_touch, {nullptr, "use-after-poison", nullptr}},
     {"bank conflicts", bank_conflicts, {}},
 };

@@ -24,11 +24,11 @@ function(qr_fault_program out name mode)
   endif()
   string(REPLACE ":" ";" ptx "${ptx}")
   qr_fault_json(ptx ${ptx})
-  set(arguments "[]")
+  set(by_head_dim false) # does it take --head-dim N
   if(name MATCHES "^attention")
-    set(arguments "[\"--quick\"]")
+    set(by_head_dim true)
   endif()
-  set(${out} "\"${name}\": {\"binary\": \"$<TARGET_FILE:${target}>\", \"arguments\": ${arguments}, \"ptx\": ${ptx},
+  set(${out} "\"${name}\": {\"binary\": \"$<TARGET_FILE:${target}>\", \"by_head_dim\": ${by_head_dim}, \"ptx\": ${ptx},
       \"link\": ${link}, \"objects\": [\"$<JOIN:$<TARGET_OBJECTS:${target}>,\",\">\"]}" PARENT_SCOPE)
 endfunction()
 
@@ -54,10 +54,10 @@ foreach(mode IN LISTS QR_EMU_MODES)
   list(APPEND builds "${build}")
 endforeach()
 list(JOIN builds ",\n  " builds)
-qr_fault_json(compile -D_GNU_SOURCE -DQR_CUDA_FEW_SHAPES=1 -ffp-contract=off -fno-omit-frame-pointer -w -I${PROJECT_SOURCE_DIR}
+qr_fault_json(compile -D_GNU_SOURCE -ffp-contract=off -fno-omit-frame-pointer -w -I${PROJECT_SOURCE_DIR}
   -I${PROJECT_SOURCE_DIR}/include -I${CMAKE_CURRENT_SOURCE_DIR}/emulator/include)
 qr_fault_json(nvcc ${QUIRE_NVCC})
-qr_fault_json(nvcc_flags ${QR_NVCC_FLAGS} -DQR_CUDA_FEW_SHAPES=1 -w -gencode arch=compute_90a,code=compute_90a)
+qr_fault_json(nvcc_flags ${QR_NVCC_FLAGS} -w -gencode arch=compute_90a,code=compute_90a)
 file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/faults.json CONTENT "{\"root\": \"${PROJECT_SOURCE_DIR}\",
   \"cc\": \"${CMAKE_C_COMPILER}\", \"cxx\": \"${CMAKE_CXX_COMPILER}\", \"compile\": ${compile},
   \"nvcc\": ${nvcc}, \"nvcc_flags\": ${nvcc_flags},

@@ -8,3 +8,4 @@ target_link_libraries(test_cuda_host_tier_plain PRIVATE qr_kv qr_prefix_cache qr
 set_target_properties(test_cuda_host_tier_plain PROPERTIES LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
 qr_emu_run(host_tier plain MODE plain QUICK)
 qr_emu_run(host_tier eager MODE plain ENV EMU_STREAMS=eager)
+qr_emu_run(host_tier random MODE plain ENV EMU_STREAMS=random)

@@ -14,15 +14,16 @@
 #define EMU_HERE file_, line_
 
 enum emu_order { EMU_FORWARD, EMU_REVERSE, EMU_RANDOM };
+enum emu_stream_order { EMU_STREAMS_LAZY, EMU_STREAMS_EAGER, EMU_STREAMS_RANDOM };
 
 // Read from the environment at the first use of the device (emu_options.cc), so that one test binary runs in every mode.
 struct emu_options {
     emu_order order = EMU_FORWARD; // EMU_ORDER=forward|reverse|random: which ready thread runs next, which CTA comes next
-    unsigned seed = 1;             // EMU_SEED: of the random order
+    unsigned seed = 1;             // EMU_SEED: of the random orders
     bool late_copies = true;       // EMU_COPIES=late|eager: cp.async lands at its wait, or at its issue
-    bool lazy_streams = true;      // EMU_STREAMS=lazy|eager: stream work runs at the next synchronisation, or at once
-    bool truncate_sums = false;    // EMU_SUMS=fma|truncate: how MMA adds
-    int compute_capability = 90;   // EMU_CC
+    emu_stream_order streams = EMU_STREAMS_LAZY; // EMU_STREAMS=lazy|eager|random: when the work of streams runs
+    bool truncate_sums = false;                  // EMU_SUMS=fma|truncate: how MMA adds
+    int compute_capability = 90;                 // EMU_CC
 };
 extern emu_options emu_opt;
 

@@ -20,12 +20,12 @@ static int number(const char *variable, int otherwise) {
 
 static emu_options options_from_environment() {
     static const char *const orders[] = {"forward", "reverse", "random"}, *const copies[] = {"late", "eager"},
-                             *const streams[] = {"lazy", "eager"}, *const sums[] = {"fma", "truncate"};
+                             *const streams[] = {"lazy", "eager", "random"}, *const sums[] = {"fma", "truncate"};
     emu_options o;
     o.order = (emu_order)choice("EMU_ORDER", orders, 3);
     o.seed = (unsigned)number("EMU_SEED", (int)o.seed);
     o.late_copies = !choice("EMU_COPIES", copies, 2);
-    o.lazy_streams = !choice("EMU_STREAMS", streams, 2);
+    o.streams = (emu_stream_order)choice("EMU_STREAMS", streams, 3);
     o.truncate_sums = choice("EMU_SUMS", sums, 2);
     o.compute_capability = number("EMU_CC", o.compute_capability);
     return o;

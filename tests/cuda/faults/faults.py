@@ -1,8 +1,9 @@
 """The seeded faults. Each is one mistake that a change could bring in, and the mode that must notice it.
 
 A new fault is one entry: `old` stands exactly once in `file`; `sources` are the files to compile again (they hold `file` or
-include it); `program` is a test program of tests/cuda; `says` is looked for in its output. No mode sees everything, which
-is why all of them run: see docs/CUDA_EMULATOR.md.
+include it); `program` is a test program of tests/cuda; `says` is looked for in its output; `head_dim` is the one that shows
+the fault, and the only one that is compiled. No mode sees everything, which is why all of them run: see
+docs/CUDA_EMULATOR.md.
 """
 import dataclasses
 
@@ -12,6 +13,7 @@ MODES = {
     "reverse": ("plain", {"EMU_ORDER": "reverse"}),
     "random": ("plain", {"EMU_ORDER": "random"}),
     "eager": ("plain", {"EMU_COPIES": "eager"}),
+    "streams": ("plain", {"EMU_STREAMS": "random"}),
     "asan": ("asan", {}),
     "tsan": ("tsan", {}),
     "ptx": ("ptx", {}),
@@ -28,6 +30,7 @@ class Fault:
     sources: tuple
     says: str
     program: str = "attention"
+    head_dim: int = 64
 
 
 KERNEL = "attention/cuda/span_kernel.cuh"
@@ -115,6 +118,10 @@ FOLDING = [
           "cell < row.cell + row.count;", "cell <= row.cell + row.count;", (FOLD,), WRONG),
     Fault("the first partial is left out", "forward", FOLD,
           "for (uint32_t cell = row.cell;", "for (uint32_t cell = row.cell + 1;", (FOLD,), WRONG),
+    Fault("the partial of another query head", "forward", FOLD,
+          "(uint64_t)cell * p.head_count + head;", "(uint64_t)cell * p.head_count;", (FOLD,), WRONG),
+    Fault("outputs are not divided by their sum", "forward", FOLD,
+          "const float inverse = span_inverse(sum);", "const float inverse = 1.0f;", (FOLD,), WRONG),
     Fault("two warps write one head", "tsan", FOLD,
           "work < p.fold_count * p.head_count; work += warps)", "work < p.fold_count * p.head_count; work += warps - 1)", (FOLD,), RACE),
 ]
@@ -129,6 +136,12 @@ STORING = [
           FAILED, "kv_store"),
     Fault("half the lanes look for the largest value", "forward", STORE, "for (int x = 16; x; x /= 2)", "for (int x = 8; x; x /= 2)",
           (STORE,), FAILED, "kv_store"),
+    Fault("one head too many is stored", "asan", STORE, "work < p.row_count * heads; work += warps)",
+          "work <= p.row_count * heads; work += warps)", (STORE,), r"heap-buffer-overflow", "kv_store"),
+    Fault("queries past the last dim are written", "tsan", STORE, "if (at < pairs) ((uint32_t *)to)[at] = bf16",
+          "((uint32_t *)to)[at] = bf16", (STORE,), RACE, "kv_store"),
+    Fault("f16 values are not clamped", "forward", STORE, "return x > 65504.0f ? 65504.0f : x <", "return x <", (STORE,), FAILED,
+          "kv_store"),
     Fault("every lane writes the scale", "tsan", STORE, "if (threadIdx.x % 32 == 0) *scale =", "*scale =", (STORE,), RACE, "kv_store"),
 ]
 
@@ -142,15 +155,45 @@ PLANNING = [
           "device_plan"),
 ]
 
+# What only some head dimensions have: queries in shared memory, folds in cells, lanes past the last dim.
+SHAPES = [
+    Fault("the warps of a CTA share one place for their queries", "tsan", KERNEL,
+          "+ warp * (layout::QUERY + layout::FOLD);", "+ warp * layout::FOLD;", F16, RACE, head_dim=256),
+    Fault("no room in shared memory for the queries", "asan", KERNEL,
+          "+ warps * (QUERY + FOLD); }", "+ warps * FOLD; }", F16, r"use-after-poison", head_dim=256),
+    Fault("steps of a query lie on each other", "forward", TILE,
+          "query_shared[k * 32 + threadIdx.x % 32] = fragment;", "query_shared[k * 16 + threadIdx.x % 32] = fragment;", F16, WRONG,
+          head_dim=256),
+    Fault("a wide item's spans are not folded where they have no place in shared memory", "forward", KERNEL,
+          "if (!KEEPS_FOLD && !is_first) {", "if (!WIDE && !is_first) {", F16, WRONG, head_dim=256),
+    Fault("lanes past the last dim write", "tsan", FOLD,
+          "if (PAIRS % 32 == 0 || pair < PAIRS) to[pair]", "to[pair]", (FOLD,), RACE, head_dim=80),
+    Fault("lanes past the last dim read", "asan", FOLD,
+          "if (PAIRS % 32 == 0 || pair < PAIRS) {", "{", (FOLD,), r"heap-buffer-overflow", head_dim=80),
+]
+
 DEVICE = "base/cuda/device_cuda.c"
+BROKEN = r"device_test\.c:\d+: |assert"
 MOVING = [
     Fault("an event counts as complete with an older one", "forward", DEVICE,
-          "lane->complete = oldest->sequence;", "lane->complete = lane->given;", (DEVICE,), r".", "device"),
+          "lane->complete = oldest->sequence;", "lane->complete = lane->given;", (DEVICE,), BROKEN, "device"),
     Fault("one stream does not wait for the other", "forward", DEVICE,
           "cudaError_t code = cudaStreamWaitEvent(lane->stream, found, 0);", "cudaError_t code = found ? cudaSuccess : cudaErrorNotReady;",
-          (DEVICE,), r".", "device"),
+          (DEVICE,), BROKEN, "device"),
     Fault("copies on another stream than their events", "forward", DEVICE,
-          "cudaMemcpyDefault, lane->stream);", "cudaMemcpyDefault, 0);", (DEVICE,), r".", "device"),
+          "cudaMemcpyDefault, lane->stream);", "cudaMemcpyDefault, 0);", (DEVICE,), BROKEN, "device"),
+    Fault("what a query says is not looked at", "forward", DEVICE,
+          "cudaEventQuery(oldest->event);", "(cudaEventQuery(oldest->event), cudaSuccess);", (DEVICE,), BROKEN, "device"),
+    Fault("an idle stream is asked in place of the event", "forward", DEVICE,
+          "cudaEventQuery(oldest->event);", "cudaStreamQuery(0);", (DEVICE,), BROKEN, "device"),
+    Fault("the event behind the newest is asked", "streams", DEVICE,
+          "cudaEventQuery(oldest->event);", "cudaEventQuery(lane->slots[(lane->first + lane->count) % EVENTS_PER_STREAM].event);",
+          (DEVICE,), BROKEN, "device"),
+    Fault("an answer of not ready is left behind as an error", "forward", DEVICE,
+          "            (void)cudaGetLastError(); /* the runtime remembers even this as an error */\n", "", (DEVICE,),
+          r"cudaErrorNotReady", "attention_law"),
+    Fault("a device is destroyed while its streams work", "forward", DEVICE,
+          "(void)cudaStreamSynchronize(lane->stream);", "", (DEVICE,), BROKEN, "device"),
 ]
 
 PRIMITIVES = [
@@ -185,4 +228,4 @@ PRIMITIVES = [
           F16, WRONG),
 ]
 
-FAULTS = SPAN + LOADER + ARITHMETIC + FOLDING + STORING + PLANNING + MOVING + PRIMITIVES
+FAULTS = SPAN + LOADER + ARITHMETIC + FOLDING + STORING + PLANNING + SHAPES + MOVING + PRIMITIVES

@@ -51,18 +51,22 @@ class Workshop:
         if done.returncode:
             raise ValueError(" ".join(map(str, arguments)) + "\n" + done.stderr[:OUTPUT_MAX])
 
-    def compile(self, overlay, build, name):
+    def compile(self, overlay, build, fault, name):
         source = self.source(overlay, name)
         output = overlay / (source.name + "." + build + ".o")
         compiler = [self.config["cc"]] if source.suffix == ".c" else [self.config["cxx"], "-std=c++17"]
         language = ["-x", "c++"] if source.suffix == ".cu" else []
-        self.command(compiler + [f"-I{overlay}"] + self.config["compile"] + self.config[build]["flags"] + language
-                     + ["-c", str(source), "-o", str(output)])
+        self.command(compiler + [f"-I{overlay}"] + self.config["compile"] + self.shapes(fault) + self.config[build]["flags"]
+                     + language + ["-c", str(source), "-o", str(output)])
         return output
+
+    @staticmethod
+    def shapes(fault):
+        return [f"-DQR_CUDA_ONLY_HEAD_DIM={fault.head_dim}"]
 
     def link(self, overlay, build, fault):
         program = self.config[build]["programs"][fault.program]
-        fresh = [self.compile(overlay, build, name) for name in fault.sources]
+        fresh = [self.compile(overlay, build, fault, name) for name in fault.sources]
         replaced = {pathlib.Path(name).name + ".o" for name in fault.sources}
         kept = [o for o in program["objects"] if pathlib.Path(o).name not in replaced]
         output = overlay / (fault.program + ".bin")
@@ -77,13 +81,16 @@ class Workshop:
         for name in fault.sources:
             source = self.source(overlay, name)
             output = overlay / (source.stem + ".ptx")
-            self.command(self.config["nvcc"] + [f"-I{overlay}"] + self.config["nvcc_flags"] + ["-ptx", "-o", str(output), str(source)])
+            self.command(self.config["nvcc"] + [f"-I{overlay}"] + self.config["nvcc_flags"] + self.shapes(fault)
+                         + ["-ptx", "-o", str(output), str(source)])
             files = [f for f in files if not pathlib.Path(f).name.startswith(source.stem + "_")] + [str(output)]
         return pathlib.Path(program["binary"]), {"EMU_PTX": ":".join(files)}
 
-    def run(self, binary, program, environment):
+    def run(self, binary, program, head_dim, environment):
         """(exit status, output); a hang counts as a failure that says so."""
-        arguments = [str(binary)] + self.config["plain"]["programs"][program]["arguments"]
+        arguments = [str(binary)]
+        if self.config["plain"]["programs"][program]["by_head_dim"]:
+            arguments += ["--head-dim", str(head_dim)]
         environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1:atexit_sleep_ms=0", **environment}
         try:
             done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", check=False, env=environment,
@@ -92,13 +99,13 @@ class Workshop:
             return 124, "timed out"
         return done.returncode, (done.stdout + done.stderr)[:OUTPUT_MAX]
 
-    def check_sound(self, program, mode):
+    def check_sound(self, program, mode, head_dim):
         """The program as it is must pass in this mode."""
         build, environment = MODES[mode]
         entry = self.config["plain" if build == "ptx" else build]["programs"][program]
         if build == "ptx":
             environment = {**environment, "EMU_PTX": ":".join(entry["ptx"])}
-        status, output = self.run(entry["binary"], program, environment)
+        status, output = self.run(entry["binary"], program, head_dim, environment)
         return "" if status == 0 else f"{program} fails without a fault in mode {mode}:\n{output[:2000]}"
 
     def check_fault(self, fault):
@@ -106,7 +113,7 @@ class Workshop:
         build, environment = MODES[fault.mode]
         overlay = self.patch(fault)
         binary, extra = self.ptx(overlay, fault) if build == "ptx" else self.link(overlay, build, fault)
-        status, output = self.run(binary, fault.program, {**environment, **extra})
+        status, output = self.run(binary, fault.program, fault.head_dim, {**environment, **extra})
         if status == 0:
             return "not caught"
         return "" if re.search(fault.says, output) else f"caught, but with another message:\n{output[:2000]}"
@@ -129,8 +136,8 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(config, folder)
-        for program, mode in sorted({(f.program, f.mode) for f in chosen}):
-            failures += report("sound", f"{program} ({mode})", workshop.check_sound(program, mode))
+        for program, mode, head_dim in sorted({(f.program, f.mode, f.head_dim) for f in chosen}):
+            failures += report("sound", f"{program} {head_dim} ({mode})", workshop.check_sound(program, mode, head_dim))
         for fault in chosen:
             try:
                 wrong = workshop.check_fault(fault)
