@@ -22,7 +22,9 @@ typedef struct qr_cuda_plan_limits {
     uint32_t rows_max;
     uint32_t sequences_max;
     uint32_t tokens_max; /* of one sequence */
-    uint32_t cells_max;  /* at least rows_max; more lets long rows be split over the device */
+    /* At least rows_max; more lets long rows be split over the device. Sharing takes a cell for each row and span of the shared
+     * prefix: where there are fewer, nothing is shared in that step, and each row reads the prefix for itself. */
+    uint32_t cells_max;
 } qr_cuda_plan_limits;
 
 /* The lists of the last make; borrowed until the next. */
