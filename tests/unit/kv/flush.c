@@ -118,6 +118,7 @@ Test(kv_flush, reaches_all_that_only_host_memory_has) {
         cr_assert_eq(quire_kv_flush_left(rig.kv), 81);
         for (uint32_t rounds = 0, before = 0; quire_kv_flush_left(rig.kv) > 0; rounds++) {
             tiers_rig_round(&rig);
+            if (buffers == 100 && rounds == 0) cr_assert_eq(quire_kv_poll_after_us(rig.kv), 0, "there is more to do");
             uint32_t begun = fake_store_record_count(rig.fake) + fake_store_held_buffers(rig.fake);
             cr_assert(begun - before <= KV_WRITES_PER_FLUSH_POLL && rounds < 200);
             before = begun;

@@ -104,3 +104,32 @@ Test(kv_rate, what_failed_is_not_learnt_from) {
     qr_rate_end(&rate, 2000000, 2 * SECOND + 100000);
     cr_assert(rate.under_way == 0 && near(rate.bytes_per_second, 200e6));
 }
+
+/* Of a slow disk and large reads a sample may well be longer than the memory: it is no stall. */
+Test(kv_rate, a_long_sample_of_much_counts_whole) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 1000000, SECOND + 100000);
+    qr_rate_begin(&rate, 2 * SECOND);
+    qr_rate_end(&rate, 1000000, 2 * SECOND + 400000);
+    cr_assert(rate.bytes_per_second < 4e6, "%.0f", rate.bytes_per_second);
+}
+
+Test(kv_rate, one_short_transfer_is_a_measurement_and_none_is_not) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 50000, SECOND + 500);
+    cr_assert(near(rate.bytes_per_second, 100e6));
+    qr_rate_begin(&rate, 2 * SECOND);
+    qr_rate_end(&rate, 0, 2 * SECOND + 50000); /* it was never under way */
+    cr_assert(rate.under_way == 0 && near(rate.bytes_per_second, 100e6), "%.0f", rate.bytes_per_second);
+}
+
+Test(kv_rate, giving_up_counts_what_has_come) {
+    qr_rate rate = {.prior = 500e6};
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_begin(&rate, SECOND);
+    qr_rate_end(&rate, 1000000, SECOND + 1000);
+    qr_rate_give_up(&rate, 1000, SECOND + 10000);
+    cr_assert(near(rate.bytes_per_second, 100e6), "%.0f", rate.bytes_per_second);
+}

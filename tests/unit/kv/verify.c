@@ -294,3 +294,68 @@ Test(kv_verify, a_manager_may_go_while_it_compares) {
     cr_assert_eq(fake_store_held_buffers(rig.fake), 0);
     fake_store_destroy(rig.fake);
 }
+
+/* Comparing needs a copy like any other. */
+Test(kv_verify, waits_while_all_copies_are_under_way) {
+    enum { BLOCKS = KV_TRANSFERS + 20 };
+    static quire_token words[BLOCKS * RIG_BLOCK];
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    rig.no_store = true;
+    rig.host_slots = rig.config.block_count = 2 * BLOCKS;
+    rig.config.max_sequence_tokens = BLOCKS * RIG_BLOCK;
+    rig.device_sim = true;
+    rig.device = (qr_device_sim_config){.seed = 5, .delay_polls_max = 2000};
+    rig_count_up(words, BLOCKS * RIG_BLOCK, 9000);
+    rig.config.tiers.verify_every = 1;
+    rig_count_up(prompt, PROMPT, 1);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, prompt, PROMPT);
+    quire_kv_evict(rig.kv, 8);
+    for (int i = 0; i < 4000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    tiers_rig_run(&rig, 0, words, BLOCKS * RIG_BLOCK);
+    tiers_rig_load(&rig, 0, prompt, PROMPT, true, &seq);
+    tiers_rig_compute(&rig, seq, prompt, 0, PROMPT);
+    cr_assert_eq(quire_kv_evict(rig.kv, BLOCKS), KV_TRANSFERS);
+    tiers_rig_round(&rig);
+    cr_assert(rig.kv->tiers.gathers.count == KV_TRANSFERS && tiers_rig_stats(&rig).verified_blocks_total == 0);
+    for (int i = 0; i < 20000 && tiers_rig_stats(&rig).verified_blocks_total < 8; i++) tiers_rig_round(&rig);
+    cr_assert(tiers_rig_stats(&rig).verified_blocks_total == 8 && tiers_rig_stats(&rig).verify_mismatches_total == 0);
+    rig_close(rig.kv, seq);
+    for (int i = 0; i < 4000 && quire_kv_busy(rig.kv); i++) tiers_rig_round(&rig);
+    tiers_rig_close(&rig);
+}
+
+/* While it waited for its turn its record went, and another block has the number. */
+Test(kv_verify, a_record_that_changed_hands_before_its_turn_is_not_compared) {
+    static quire_token words[12 * RIG_BLOCK];
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    quire_token small[RIG_BLOCK];
+    qr_record_id old, newer;
+    rig.config.tiers.verify_every = 1;
+    rig.config.block_count = 32;
+    rig_count_up(words, 12 * RIG_BLOCK, 1);
+    rig_count_up(small, RIG_BLOCK, 7000);
+    tiers_rig_open(&rig);
+    tiers_rig_run(&rig, 0, words, 12 * RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    quire_kv_evict(rig.kv, 100);
+    tiers_rig_load(&rig, 0, words, 12 * RIG_BLOCK, true, &seq);
+    tiers_rig_compute(&rig, seq, words, 0, 12 * RIG_BLOCK);
+    cr_assert_eq(rig.kv->tiers.waiting_count, 12);
+    cr_assert(fake_store_find(rig.fake, words + 11 * RIG_BLOCK, 12, &old));
+    qr_node_id last = rig.kv->tiers.waiting[11].node;
+    qr_kv_lose(rig.kv, last, QR_GHOST_EVICTED, true, QR_RECORD_NONE);
+    fake_store_faults_of(rig.fake)->get_refuse_percent = 100; /* nothing is asked for yet */
+    tiers_rig_run(&rig, 0, small, RIG_BLOCK);
+    tiers_rig_settle(&rig);
+    qr_tree_list_unsaved(&rig.kv->tree, last);
+    tiers_rig_settle(&rig);
+    cr_assert(fake_store_find(rig.fake, small, 1, &newer) && newer == old);
+    fake_store_faults_of(rig.fake)->get_refuse_percent = 0;
+    tiers_rig_settle(&rig);
+    cr_assert(tiers_rig_stats(&rig).verified_blocks_total == 11 && tiers_rig_stats(&rig).verify_mismatches_total == 0);
+    rig_close(rig.kv, seq);
+    tiers_rig_close(&rig);
+}
