@@ -178,7 +178,6 @@ void qr_kv_verify_poll(quire_kv *kv) {
 void qr_kv_verify_end(quire_kv *kv) {
     for (uint32_t i = 0; i < KV_VERIFY_JOBS && kv->tiers.jobs; i++)
         if (kv->tiers.jobs[i].state != KV_VERIFY_FREE) verify_release(kv, &kv->tiers.jobs[i]);
-    kv->tiers.waiting_count = 0;
 }
 
 bool quire_kv_verify_next(quire_kv *kv) {

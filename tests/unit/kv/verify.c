@@ -352,6 +352,7 @@ Test(kv_verify, a_record_that_changed_hands_before_its_turn_is_not_compared) {
     tiers_rig_settle(&rig);
     qr_tree_list_unsaved(&rig.kv->tree, last);
     tiers_rig_settle(&rig);
+    cr_assert(rig.kv->tiers.read_count == 0 && rig.kv->tiers.rates[QUIRE_KV_TIER_DISK].under_way == 0);
     cr_assert(fake_store_find(rig.fake, small, 1, &newer) && newer == old);
     fake_store_faults_of(rig.fake)->get_refuse_percent = 0;
     tiers_rig_settle(&rig);

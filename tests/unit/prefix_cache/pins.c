@@ -34,6 +34,15 @@ Test(prefix_cache_pins, a_pin_ends_with_its_time) {
     tree_rig_destroy(rig);
 }
 
+Test(prefix_cache_pins, time_never_goes_back) {
+    tree_rig *rig = tree_rig_create(QUIRE_KV_LRU, 8, 8);
+    qr_node_id node = run_one(rig, 1);
+    qr_tree_set_time(&rig->tree, 100);
+    qr_tree_set_time(&rig->tree, 20);
+    cr_assert(qr_tree_pin(&rig->tree, node, 1, 50) && rig->tree.pins[0].expires_us == 150);
+    tree_rig_destroy(rig);
+}
+
 Test(prefix_cache_pins, the_same_node_again_replaces_its_pin) {
     tree_rig *rig = tree_rig_create(QUIRE_KV_LRU, 8, 8);
     qr_node_id node = run_one(rig, 1);
