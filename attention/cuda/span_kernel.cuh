@@ -180,7 +180,6 @@ __global__ void __launch_bounds__(QR_CUDA_CTA_THREADS, span_ctas_min(DIM))
 #pragma unroll
     for (int i = 0; i < stage::COUNT - 1; i++) loader.next(p);
 
-    int slot = 0;
     for (uint32_t place = walker; place < span_work_count(p); place += span_walkers<WIDE>()) {
         const span_work work = span_work_at(p, place);
         const qr_cuda_item &item = p.items[work.item];
@@ -193,13 +192,12 @@ __global__ void __launch_bounds__(QR_CUDA_CTA_THREADS, span_ctas_min(DIM))
             if (WIDE) __syncthreads(); // everybody's copies have landed, and the stage before this one is free
             else __syncwarp();
             loader.next(p);
-            const unsigned char *at = ring + slot * stage::BYTES;
+            const unsigned char *at = ring + loader.slot * stage::BYTES;
 #pragma unroll
             for (int i = 0; i < stage::STEP; i += traits::TILE)
                 if (rows.sees(token + i))
                     rows.tile(at + i * traits::STRIDE, at + stage::VALUE + i * traits::STRIDE,
                               (const float *)(at + stage::SCALES) + i, stage::STEP, token + i);
-            slot = slot + 1 == stage::COUNT ? 0 : slot + 1;
             const int end = token + stage::STEP;
             if (end % QR_CUDA_SPAN_TOKENS == 0 || end >= limit) {
                 span_close<KV, DIM, WIDE>(p, item, work.kv_head, rows, fold, is_first, end >= limit);

@@ -45,13 +45,15 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
     uint32_t place; // in items x KV heads
     uint32_t table;
     int first, limit, token; // of the item; next token to load
-    uint32_t id;             // lane i: block i of the span at hand
-    qr_cuda_part part;
-    int slot;
+    uint64_t run;            // lane i: address of K of run i of the span at hand; lane 16 + i: of the run's K scales
+    uint32_t run_part;       // where this lane's part of a block begins
+    int value_from_key;      // from a run's K to its V
+    int scale_from_run;      // from its K scales to those that this lane copies
+    int slot;                // of the next stage to load, and so of the oldest one
 
     __device__ __forceinline__ void begin(const qr_cuda_attn_params &p, unsigned char *to, uint32_t walker) {
         ring = to, slot = 0;
-        table = id = 0, first = limit = token = 0, part = {};
+        table = run_part = 0, first = limit = token = value_from_key = scale_from_run = 0, run = 0;
         place = walker;
         open(p);
     }
@@ -59,8 +61,7 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
     // Starts the copies of the next stage; past the end of the list it only keeps the count of groups.
     __device__ __forceinline__ void next(const qr_cuda_attn_params &p) {
         if (place < span_work_count(p)) {
-            copy_rows(p);
-            if (traits::EIGHT_BIT) copy_scales(p);
+            copy();
             advance(p);
         }
         slot = slot + 1 == stage::COUNT ? 0 : slot + 1;
@@ -69,13 +70,19 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
 
   private:
     static __device__ __forceinline__ uint32_t thread() { return WIDE ? threadIdx.x : threadIdx.x % 32; }
+    // 16 bytes are the scales of 4 tokens: this thread's quad of a stage, of K or of V.
+    static __device__ __forceinline__ uint32_t quad() { return thread() / 2 % (stage::STEP / 4); }
+    static __device__ __forceinline__ uint32_t is_value() { return thread() % 2; }
 
     __device__ __forceinline__ void open(const qr_cuda_attn_params &p) {
         if (place >= span_work_count(p)) return;
         span_work work = span_work_at(p, place);
         const qr_cuda_item &item = p.items[work.item];
+        const qr_cuda_part part = p.parts[work.kv_head];
         table = item.table, first = item.first, limit = item.limit;
-        part = p.parts[work.kv_head];
+        run_part = threadIdx.x % 32 < 16 ? part.key : part.key_scale;
+        value_from_key = (int)(part.value - part.key);
+        scale_from_run = (is_value() ? (int)(part.value_scale - part.key_scale) : 0) + (int)quad() % 4 * 16;
         token = first & -stage::STEP;
         look_up(p);
     }
@@ -90,43 +97,53 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
         }
     }
 
-    // Block ids of the span that token lies in: at most 16, one per lane.
+    // Addresses of the span that token lies in: of each run of 16 tokens.
     __device__ __forceinline__ void look_up(const qr_cuda_attn_params &p) {
-        int in_span = (int)(threadIdx.x % 32) << p.block_shift, start = (token & -QR_CUDA_SPAN_TOKENS) + in_span;
-        bool used = in_span < QR_CUDA_SPAN_TOKENS && start < limit && start + (1 << p.block_shift) > first;
-        id = used ? p.block_ids[table + ((uint32_t)start >> p.block_shift)] : 0;
+        const int start = (token & -QR_CUDA_SPAN_TOKENS) + (int)(threadIdx.x % 16) * 16;
+        const uint32_t in_block = (uint32_t)start & ((1u << p.block_shift) - 1);
+        const bool used = start < limit && start + 16 > first;
+        const uint32_t block = used ? p.block_ids[table + ((uint32_t)start >> p.block_shift)] : 0;
+        run = (uint64_t)p.pool + block * p.block_stride + run_part +
+              in_block * (threadIdx.x % 32 < 16 ? (uint32_t)traits::ROW_BYTES : 4u);
     }
 
-    // Start of the block that holds the 16 tokens from `at` on. All lanes take part.
-    __device__ __forceinline__ const unsigned char *block_of(const qr_cuda_attn_params &p, int at) const {
-        uint32_t block = __shfl_sync(~0u, id, at % QR_CUDA_SPAN_TOKENS >> p.block_shift);
-        return p.pool + block * p.block_stride;
+    // What `lane` has in run.
+    __device__ __forceinline__ const unsigned char *run_of(uint32_t lane) const {
+        const uint32_t low = __shfl_sync(~0u, (uint32_t)run, (int)lane);
+        return (const unsigned char *)((uint64_t)__shfl_sync(~0u, (uint32_t)(run >> 32), (int)lane) << 32 | low);
     }
 
-    // Inside a run of 16 tokens the rows are one piece of memory: a chunk's place in the stage is its place there too.
-    __device__ __forceinline__ void copy_rows(const qr_cuda_attn_params &p) {
-        const unsigned char *from[stage::GROUPS];
+    __device__ __forceinline__ void copy() {
+        const uint32_t at = (uint32_t)token / 16 % 16;
+        const unsigned char *from[stage::GROUPS], *scales = nullptr;
 #pragma unroll
-        for (int g = 0; g < stage::GROUPS; g++) {
-            const int at = token + 16 * g, in_block = at & ((1 << p.block_shift) - 1);
-            from[g] = block_of(p, at) + part.key + (in_block - 16 * g) * traits::ROW_BYTES + thread() * 16;
-        }
-        if (token >= first && token + stage::STEP <= limit) copy_chunks<true>(from);
-        else copy_chunks<false>(from);
+        for (uint32_t g = 0; g < stage::GROUPS; g++) from[g] = run_of(at + g) + thread() * 16;
+        if (traits::EIGHT_BIT) scales = run_of(16 + at + quad() / 4) + scale_from_run;
+        if (token >= first && token + stage::STEP <= limit) copy_stage<true>(from, scales);
+        else copy_stage<false>(from, scales);
     }
 
-    template <bool WHOLE> __device__ __forceinline__ void copy_chunks(const unsigned char *const (&from)[stage::GROUPS]) {
-        constexpr uint32_t CHUNKS = traits::CHUNKS, COUNT = stage::STEP * CHUNKS, THREADS = stage::THREADS;
-        constexpr uint32_t RUN = 16 * CHUNKS; // chunks of one run of 16 tokens
+    template <bool WHOLE>
+    __device__ __forceinline__ void copy_stage(const unsigned char *const (&from)[stage::GROUPS], const unsigned char *scales) {
         unsigned char *to = ring + slot * stage::BYTES;
-        const int value_from_key = (int)(part.value - part.key);
+        copy_rows<WHOLE>(to, from);
+        if (traits::EIGHT_BIT && thread() < stage::STEP / 2) copy_scales<WHOLE>(to, scales);
+    }
+
+    // Inside a run the rows are one piece of memory: a chunk's place in the stage is its place there too.
+    template <bool WHOLE>
+    __device__ __forceinline__ void copy_rows(unsigned char *to, const unsigned char *const (&from)[stage::GROUPS]) {
+        constexpr uint32_t CHUNKS = traits::CHUNKS, COUNT = stage::STEP * CHUNKS, THREADS = stage::THREADS;
+        constexpr uint32_t RUN = 16 * CHUNKS;        // chunks of one run
+        constexpr bool EVEN = THREADS % CHUNKS == 0; // a thread's chunks lie whole rows apart
 #pragma unroll
         for (uint32_t begin = 0; begin < COUNT; begin += THREADS) {
-            const uint32_t chunk = begin + thread(), row = chunk / CHUNKS;
+            const uint32_t chunk = begin + thread();
+            const uint32_t row = EVEN ? begin / CHUNKS + thread() / CHUNKS : chunk / CHUNKS;
             const bool second = begin >= RUN || (begin + THREADS > RUN && chunk >= RUN); // known for most chunks
-            const unsigned char *key = (second ? from[stage::GROUPS - 1] : from[0]) + begin * 16;
+            const unsigned char *key = second ? from[stage::GROUPS - 1] + (int)(begin - RUN) * 16 : from[0] + begin * 16;
             const int at = token + (int)row, valid = WHOLE || (at >= first && at < limit) ? 16 : 0;
-            unsigned char *in_stage = to + row * traits::STRIDE + chunk % CHUNKS * 16;
+            unsigned char *in_stage = to + row * traits::STRIDE + (EVEN ? thread() : chunk) % CHUNKS * 16;
             if (begin + THREADS <= COUNT || chunk < COUNT) {
                 cp_async16(in_stage, key, valid);
                 cp_async16(in_stage + stage::VALUE, key + value_from_key, valid);
@@ -134,13 +151,10 @@ template <int KV, int DIM, bool WIDE> struct span_loader {
         }
     }
 
-    // 16 bytes are the scales of 4 tokens. Those past the end are zeros; those before the first token may be anything.
-    __device__ __forceinline__ void copy_scales(const qr_cuda_attn_params &p) {
-        const uint32_t t = thread(), quad = t / 2 % (stage::STEP / 4), is_value = t % 2;
-        const int at = token + 4 * (int)quad, in_block = at & ((1 << p.block_shift) - 1);
-        const unsigned char *from = block_of(p, at) + (is_value ? part.value_scale : part.key_scale) + in_block * 4;
-        const int left = limit - at, valid = at + 4 <= first || left <= 0 ? 0 : left >= 4 ? 16 : left * 4;
-        if (t < stage::STEP / 2)
-            cp_async16(ring + slot * stage::BYTES + stage::SCALES + is_value * stage::STEP * 4 + quad * 16, from, valid);
+    // Scales past the end are zeros; those before the first token may be anything.
+    template <bool WHOLE> __device__ __forceinline__ void copy_scales(unsigned char *to, const unsigned char *from) {
+        const int at = token + 4 * (int)quad(), left = limit - at;
+        const int valid = WHOLE ? 16 : at + 4 <= first || left <= 0 ? 0 : left >= 4 ? 16 : left * 4;
+        cp_async16(to + stage::SCALES + is_value() * stage::STEP * 4 + quad() * 16, from, valid);
     }
 };

@@ -44,6 +44,7 @@ template <int KV, int DIM> struct span_rows {
     static constexpr int TILE = traits::TILE, STRIDE = traits::STRIDE;
 
     float out[DIM / 8][4], max[2], sum[2];
+    float base[2];                  // what weights subtract from a score: set_base()
     int first[2], limit[2];         // of rows r and r + 8
     int seen_first, seen_limit;     // some row of the warp sees these tokens
     int common_first, common_limit; // all of them see these
@@ -57,6 +58,7 @@ template <int KV, int DIM> struct span_rows {
             for (int y = 0; y < 4; y++) out[d][y] = 0.0f;
         max[0] = max[1] = QR_NEGATIVE_INFINITY;
         sum[0] = sum[1] = 0.0f;
+        set_base();
     }
 
     // Row entry and query head of packed row `place` of the item; false past its end.
@@ -217,24 +219,32 @@ template <int KV, int DIM> struct span_rows {
             }
     }
 
+    // The maximum, and nothing before a row has seen a token: -inf - -inf would be NaN.
+    __device__ __forceinline__ void set_base() {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            base[h] = max[h] == QR_NEGATIVE_INFINITY ? 0.0f : max[h];
+            if (EIGHT_BIT) base[h] -= 7.0f;
+        }
+    }
+
+    // The lanes of a row exchange their maxima only where one of them is new.
     __device__ __forceinline__ void raise_max(const float (&s)[traits::KEY_TILES][4]) {
         float m[2] = {max[0], max[1]};
 #pragma unroll
         for (int x = 0; x < traits::KEY_TILES; x++)
 #pragma unroll
             for (int y = 0; y < 4; y++) m[y >> 1] = fmaxf(m[y >> 1], s[x][y]);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            m[h] = fmaxf(m[h], __shfl_xor_sync(~0u, m[h], 1));
-            m[h] = fmaxf(m[h], __shfl_xor_sync(~0u, m[h], 2));
-        }
         if (!__any_sync(~0u, m[0] > max[0] || m[1] > max[1])) return; // else every factor is 1
         float factor[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
+            m[h] = fmaxf(m[h], __shfl_xor_sync(~0u, m[h], 1));
+            m[h] = fmaxf(m[h], __shfl_xor_sync(~0u, m[h], 2));
             factor[h] = m[h] == QR_NEGATIVE_INFINITY ? 1.0f : exp2_fast(max[h] - m[h]);
             max[h] = m[h], sum[h] *= factor[h];
         }
+        set_base();
 #pragma unroll
         for (int d = 0; d < DIM / 8; d++)
 #pragma unroll
@@ -243,12 +253,6 @@ template <int KV, int DIM> struct span_rows {
 
     __device__ __forceinline__ void weigh(uint32_t (&p)[traits::KEY_TILES / 2][4], const float (&s)[traits::KEY_TILES][4],
                                           const float *scales, bool masked, int token) {
-        float from[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            from[h] = max[h] == QR_NEGATIVE_INFINITY ? 0.0f : max[h];
-            if (EIGHT_BIT) from[h] -= 7.0f;
-        }
         float2 scale[traits::KEY_TILES];
         if constexpr (EIGHT_BIT) read_scales(scale, scales, masked, token);
 #pragma unroll
@@ -256,7 +260,7 @@ template <int KV, int DIM> struct span_rows {
             float e[4];
 #pragma unroll
             for (int y = 0; y < 4; y++) {
-                e[y] = exp2_fast(s[x][y] - from[y >> 1]);
+                e[y] = exp2_fast(s[x][y] - base[y >> 1]);
                 sum[y >> 1] += e[y];
                 if (EIGHT_BIT) e[y] *= y & 1 ? scale[x].y : scale[x].x;
             }

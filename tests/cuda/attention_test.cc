@@ -44,6 +44,18 @@ static void decode(const qr_cuda_shape &shape) {
     expect_near(w, "decode, folding as it goes", sequences, {{(uint32_t)sequences.size() - 1, 519, 0}}, {.cells_max = 1});
 }
 
+// Queries of one sign, whose dims sum to a large number: what is constant in a converted key must go before it is summed.
+static void one_sided(const qr_cuda_shape &shape) {
+    world w(shape, 200);
+    auto free_blocks = world_free_blocks(w, 5);
+    std::vector<world_sequence> sequences;
+    for (uint32_t length : {20u, 40u, 300u}) {
+        sequences.push_back(world_add(w, free_blocks, length, length));
+        sequences.back().query_mean = 5;
+    }
+    expect_near(w, "one-sided queries", sequences, {{0, 19, 0}, {1, 39, 0}, {2, 299, 0}});
+}
+
 static void prefill(const qr_cuda_shape &shape) {
     world w(shape, 200);
     auto free_blocks = world_free_blocks(w, 2);
@@ -75,7 +87,9 @@ static void shared_prefix(const qr_cuda_shape &shape) {
     expect_near(w, "shared", sequences, rows);
 }
 
-static void all(const qr_cuda_shape &shape) { decode(shape), prefill(shape), window(shape), shared_prefix(shape); }
+static void all(const qr_cuda_shape &shape) {
+    decode(shape), one_sided(shape), prefill(shape), window(shape), shared_prefix(shape);
+}
 
 static const struct { uint32_t heads, kv_heads; } groupings[] = {{4, 1}, {2, 2}, {6, 2}, {20, 1}};
 static const uint32_t block_sizes[] = {

@@ -219,8 +219,8 @@ world_sequence world_add(world &w, std::vector<uint32_t> &free_blocks, uint32_t 
 // ---- steps ----
 
 double world_query(const world &w, const world_sequence &s, uint32_t position, uint32_t head, uint32_t dim) {
-    double x =
-        world_gauss(world_hash(s.query_content, position, head, dim + 1000)) * 1.4426950408889634 / sqrt(w.shape.head_dim);
+    double x = world_gauss(world_hash(s.query_content, position, head, dim + 1000)) + s.query_mean;
+    x *= 1.4426950408889634 / sqrt(w.shape.head_dim);
     return w.shape.kv_type == QUIRE_KV_BF16 ? world_from_bf16(world_to_bf16(x)) : world_from_f16(world_to_f16(x));
 }
 

@@ -57,6 +57,7 @@ struct world_sequence {
     uint32_t length;           // tokens in memory
     std::vector<uint32_t> ids; // block table
     uint64_t query_content;
+    double query_mean = 0; // of a query's dims, before scaling; their deviation is 1
 };
 
 // New sequence of `length` tokens in the next free blocks of a shuffled order; its first `shared` tokens are of content
