@@ -360,3 +360,40 @@ Test(kv_verify, a_record_that_changed_hands_before_its_turn_is_not_compared) {
     rig_close(rig.kv, seq);
     tiers_rig_close(&rig);
 }
+
+/* A queue of thousands is long enough: what does not fit is used all the same, and not compared. */
+Test(kv_verify, what_does_not_fit_into_the_queue_is_not_compared) {
+    enum { BLOCKS = KV_VERIFY_WAITING + 100, TOKENS = BLOCKS * RIG_BLOCK };
+    static quire_token words[TOKENS];
+    tiers_rig rig = tiers_rig_make();
+    quire_seq_id seq;
+    quire_kv_match match;
+    quire_kv_load load;
+    rig.config.group_count = 1;
+    rig.config.block_count = BLOCKS;
+    rig.config.max_sequences = 1;
+    rig.config.max_sequence_tokens = TOKENS;
+    rig.config.tiers.verify_every = 1;
+    rig.store.record_max = BLOCKS;
+    rig.store.write_buffers = 64;
+    rig_count_up(words, TOKENS, 1);
+    tiers_rig_open(&rig);
+    rig_run(rig.kv, 0, words, TOKENS, TOKENS);
+    quire_kv_flush_begin(rig.kv);
+    while (quire_kv_flush_left(rig.kv) > 0) quire_kv_poll(rig.kv);
+    cr_assert_eq(quire_kv_evict(rig.kv, BLOCKS), BLOCKS);
+    cr_assert_eq(quire_kv_seq_open(rig.kv, 0, &seq), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_attach(rig.kv, seq, words, TOKENS, TOKENS, &match), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_reserve(rig.kv, seq, TOKENS), QUIRE_OK);
+    cr_assert_eq(quire_kv_load_plan(rig.kv, seq, words, TOKENS, TOKENS, &load), QUIRE_OK);
+    cr_assert_eq(quire_kv_load_begin(rig.kv, seq, words, &load, true), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_commit(rig.kv, seq, words, TOKENS), QUIRE_OK);
+    cr_assert_eq(rig.kv->tiers.waiting_count, KV_VERIFY_WAITING);
+    rig_close(rig.kv, seq);
+    for (int i = 0; i < 4 * KV_VERIFY_WAITING && tiers_rig_stats(&rig).verified_blocks_total < KV_VERIFY_WAITING; i++)
+        quire_kv_poll(rig.kv);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(tiers_rig_stats(&rig).verified_blocks_total, KV_VERIFY_WAITING);
+    cr_assert_eq(tiers_rig_stats(&rig).verify_mismatches_total, 0);
+    tiers_rig_close(&rig);
+}
