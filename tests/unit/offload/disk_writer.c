@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "offload/record.h"
-#include "offload/segment_file.h"
+#include "offload/disk_internal.h"
 #include "tests/support/faulty_files.h"
 
 #define MIB (1ull << 20)
@@ -149,6 +148,45 @@ Test(offload_disk_writer, after_a_failed_sync_no_footer_speaks_of_what_was_lost)
     rig_put(&rig, 10, QR_RECORD_NONE, 1);
     rig_settle(&rig);
     cr_assert_eq(rig_segment_count(&rig), segments + 1); /* nothing is added to it */
+    faulty_files_stop_after(files, 0);
+    rig_close(&rig);
+    faulty_files_power_cut(files, 1);
+    faulty_files_revive(files);
+    rig_open(&rig);
+    for (uint32_t i = 0; i < rig.found_count; i++)
+        cr_assert_eq(rig_get(&rig, rig.found_ids[rig.found_owners[i]]), QUIRE_OK, "owner %u", rig.found_owners[i]);
+    rig_deinit(&rig);
+    faulty_files_destroy(files);
+}
+
+static bool open_segment_lost_a_sync(disk_rig *rig) {
+    qr_disk *disk = (qr_disk *)(void *)rig->store;
+    pthread_mutex_lock(&disk->lock);
+    uint32_t open = disk->writer.segment; /* nothing is under way: the writer waits for that lock */
+    bool lost = open != QR_SEGMENT_NONE && disk->segments[open].sync_failed;
+    pthread_mutex_unlock(&disk->lock);
+    return lost;
+}
+
+/* The sync of what was carried along fails, and the next one would go well. */
+Test(offload_disk_writer, nor_after_one_that_failed_while_records_were_carried) {
+    disk_rig rig;
+    /* When a segment is begun: two to seal the one before, the folder's, that of the copies. */
+    faults none = {0}, f = {.eio_sync.nth = 4};
+    rig_init(&rig, 2 * MIB);
+    faulty_files *files = faulty_files_create(qr_files_system(), &none, true);
+    rig.config.files = faulty_files_table(files);
+    rig_open(&rig);
+    for (uint32_t i = 0; !open_segment_lost_a_sync(&rig); i++) {
+        faulty_files_set(files, &f);
+        qr_record_id record = rig_put(&rig, i % 900, QR_RECORD_NONE, 1);
+        rig.store->ops->touch(rig.store, record);
+        rig_settle(&rig);
+        cr_assert_lt(i, 1000);
+    }
+    faulty_files_set(files, &none);
+    rig_put(&rig, 1000, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
     faulty_files_stop_after(files, 0);
     rig_close(&rig);
     faulty_files_power_cut(files, 1);
