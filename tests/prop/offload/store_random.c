@@ -84,7 +84,7 @@ Test(prop_offload, a_disk_that_fails_and_fills) {
                              .erases = true,
                              .kills = true,
                              .power = true};
-    model_coverage c = run(options, 10000);
+    model_coverage c = run(options, 60000);
     cr_assert(c.put_failed && c.get_failed && c.cuts && c.erased && c.found && c.lost && c.seals);
 }
 
@@ -95,7 +95,7 @@ Test(prop_offload, a_disk_that_changes_bits) {
                              .faults = "flip_read=0.05,flip_write=0.03",
                              .corrupting = true,
                              .kills = true};
-    model_coverage c = run(options, 5000);
+    model_coverage c = run(options, 40000);
     cr_assert(c.get_failed && c.found);
 }
 
