@@ -193,3 +193,20 @@ Test(kv_inspect_flaws, a_segment_without_a_header_is_unfinished) {
     unlink(path);
     rmdir(folder);
 }
+
+/* A folder that was emptied can be had at once. */
+Test(kv_inspect_flaws, an_emptied_folder_is_given_back) {
+    char folder[] = "/tmp/quire-flaws-XXXXXX", lock[64];
+    quire_error error;
+    uint32_t segments;
+    uint64_t bytes;
+    cr_assert_not_null(mkdtemp(folder));
+    write_segment(folder, true, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(quire_kv_store_clear(folder, &segments, &bytes, &error), QUIRE_OK, "%s", error.text);
+        cr_assert(segments == (i == 0) && (bytes > 0) == (i == 0));
+    }
+    snprintf(lock, sizeof lock, "%s/lock", folder);
+    unlink(lock);
+    rmdir(folder);
+}

@@ -161,8 +161,13 @@ Test(kv_verify, a_newer_record_is_left_alone) {
     qr_kv_lose(rig.kv, job->node, QR_GHOST_EVICTED, true, QR_RECORD_NONE);
     tiers_rig_run(&rig, 0, small, RIG_BLOCK); /* has its number now */
     qr_tree_list_unsaved(&rig.kv->tree, job->node);
+    qr_node_id node = job->node;
+    for (int i = 0; i < 3; i++) tiers_rig_round(&rig);
+    uint32_t begun = qr_tree_record(&rig.kv->tree, node);
+    cr_assert(job->state == KV_VERIFY_COPYING && begun != QR_COPY_NONE && begun != old);
     for (int i = 0; i < 5000; i++) tiers_rig_round(&rig);
     cr_assert_eq(tiers_rig_stats(&rig).verify_mismatches_total, 1);
+    cr_assert_eq(qr_tree_record(&rig.kv->tree, node), begun);
     cr_assert(fake_store_find(rig.fake, small, 1, &newer) && newer == old);
     cr_assert(fake_store_find(rig.fake, prompt + 7 * RIG_BLOCK, 8, &newer) && newer != old);
     rig_close(rig.kv, seq);

@@ -60,3 +60,20 @@ Test(prefix_cache_pins, when_all_are_taken_the_lowest_yields_or_is_refused) {
     cr_assert_eq(rig->tree.pin_count, QR_TREE_PINS_MAX);
     tree_rig_destroy(rig);
 }
+
+/* Of equal priority the one goes that ends first; one without end never does. */
+Test(prefix_cache_pins, of_equals_the_one_that_ends_first_yields) {
+    tree_rig *rig = tree_rig_create(QUIRE_KV_LRU, 8, 8);
+    qr_tree_set_time(&rig->tree, 100);
+    qr_node_id later = run_one(rig, 1), sooner = run_one(rig, 2), never = run_one(rig, 3);
+    cr_assert(qr_tree_pin(&rig->tree, later, 5, 2000) && qr_tree_pin(&rig->tree, sooner, 5, 1000));
+    cr_assert(qr_tree_pin(&rig->tree, never, 5, UINT64_MAX));
+    qr_tree_set_time(&rig->tree, 200);
+    cr_assert_eq(rig->tree.pin_count, 3);
+    const qr_node_id order[] = {sooner, later, never};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(qr_tree_victim(&rig->tree), order[i]);
+        qr_tree_evict(&rig->tree, order[i]);
+    }
+    tree_rig_destroy(rig);
+}
