@@ -25,7 +25,7 @@ function(qr_fault_program out name mode)
   string(REPLACE ":" ";" ptx "${ptx}")
   qr_fault_json(ptx ${ptx})
   set(by_head_dim false) # does it take --head-dim N
-  if(name MATCHES "^attention")
+  if(name MATCHES "^attention|^kv_store")
     set(by_head_dim true)
   endif()
   set(${out} "\"${name}\": {\"binary\": \"$<TARGET_FILE:${target}>\", \"by_head_dim\": ${by_head_dim}, \"ptx\": ${ptx},

@@ -5,7 +5,7 @@
  * magnitude over 127 or 448 within an ulp or two. Bytes are also the same alone and among other rows. What the kernel stored
  * is read back by attention in attention_test's formats, so both sides agree on the layout.
  *
- * --thin: each KV type and head dimension with one grouping of heads, not with both.
+ * --thin: each KV type and head dimension with one grouping of heads, not with both; --head-dim N: that one.
  */
 #include <cuda_runtime_api.h>
 
@@ -209,14 +209,16 @@ static void all(const qr_cuda_shape &shape) {
 
 int main(int argc, char **argv) {
     const bool thin = argc > 1 && !strcmp(argv[1], "--thin");
-    uint32_t turn = 0;
     static const uint32_t dims[] = {
 #define VALUE(x) x,
         QR_CUDA_HEAD_DIMS(VALUE)
 #undef VALUE
     };
+    const uint32_t only = world_only_head_dim(argc, argv, dims[0]);
+    uint32_t turn = 0;
 #define CASE(kv, stem)                                 \
     for (uint32_t dim : dims) {                        \
+        if (only && dim != only) continue;             \
         const bool first = turn++ % 2 == 0;            \
         if (first || !thin) all({3, 1, dim, 16, kv});  \
         if (!first || !thin) all({4, 2, dim, 32, kv}); \
