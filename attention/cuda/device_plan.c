@@ -3,7 +3,8 @@
  * unit   the rows of one sequence in this step. Units are put in the order of their block tables, so that those that share
  *        leading blocks are neighbours; `joined` says how many leading spans a unit reads together with the one before it.
  *        The sort looks at each block id of a table about once, however long the prefixes are that tables share.
- * shared spans below `shared_end` of a unit: one set of items for all units of a run.
+ * shared spans below `shared_end` of a unit: one set of items for all units of a run. The first `front` spans are shared by the
+ *        whole run, and its first items may take several of them where cells are few.
  * own    the spans from there on, slice by slice of the unit's rows.
  *
  * A row's partials are cells in span order: cell 0 is its first item's (which may hold several spans), then one per span.
@@ -30,6 +31,7 @@ typedef struct plan_unit {
     uint32_t block_count;
     uint32_t common;             /* leading blocks that the unit before it has too */
     uint32_t joined, shared_end; /* in spans from 0 */
+    uint32_t front;              /* spans that all units of its run share, from 0 */
 } plan_unit;
 
 typedef struct plan_row {
@@ -44,6 +46,7 @@ struct qr_cuda_plan {
     uint32_t group, span_blocks, spans_max;
     uint32_t slice_rows; /* rows of a slice: as many as fill a wide item */
     uint32_t narrow_walkers, wide_walkers;
+    uint32_t shared_first; /* spans that the first items of a run take, where it shares as many */
     const qr_attn_batch *batch;
     uint32_t unit_count;
     plan_unit *unit, *spare; /* [sequences_max], in the order of tables; room to sort them */
@@ -115,6 +118,9 @@ qr_cuda_plan_memory qr_cuda_plan_memory_of(const qr_cuda_plan *plan) {
 }
 
 /* ---- units ---- */
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static void read_rows(qr_cuda_plan *plan) {
     const qr_attn_batch *b = plan->batch;
@@ -210,6 +216,12 @@ static void join_units(qr_cuda_plan *plan) {
         if (b->joined > a->shared_end) a->shared_end = b->joined;
         b->shared_end = b->joined;
     }
+    for (uint32_t begin = 0, end; begin < plan->unit_count; begin = end) {
+        uint32_t front = plan->unit[begin].shared_end;
+        for (end = begin + 1; end < plan->unit_count && plan->unit[end].joined; end++)
+            if (plan->unit[end].joined < front) front = plan->unit[end].joined;
+        for (uint32_t i = begin; i < end; i++) plan->unit[i].front = front;
+    }
 }
 
 /* ---- cells ---- */
@@ -238,9 +250,9 @@ static uint32_t slice_first_span(const qr_cuda_plan *plan, uint32_t row, uint32_
 
 static bool is_narrow(const qr_cuda_plan *plan, uint32_t rows) { return rows * plan->group <= QR_CUDA_ROW_TILE; }
 
-/* Spans that the first item of a slice takes, so that every walker has a few items. */
+/* Spans that the first item of a slice takes, so that every walker has a few items; and that of a run. */
 typedef struct prefix_spans {
-    uint32_t narrow, wide;
+    uint32_t narrow, wide, shared;
 } prefix_spans;
 
 static prefix_spans choose_prefix(const qr_cuda_plan *plan) {
@@ -255,7 +267,7 @@ static prefix_spans choose_prefix(const qr_cuda_plan *plan) {
     }
     uint64_t n = narrow / ((uint64_t)plan->narrow_walkers * ITEMS_PER_WALKER);
     uint64_t w = wide / ((uint64_t)plan->wide_walkers * ITEMS_PER_WALKER);
-    return (prefix_spans){n < 1 ? 1 : (uint32_t)n, w < 1 ? 1 : (uint32_t)w};
+    return (prefix_spans){n < 1 ? 1 : (uint32_t)n, w < 1 ? 1 : (uint32_t)w, 1};
 }
 
 /* Numbers the cells; returns how many. */
@@ -265,10 +277,12 @@ static uint64_t number_cells(qr_cuda_plan *plan, prefix_spans prefix) {
         for (uint32_t row = unit->row, end; row < unit->row + unit->row_count; row = end) {
             end = slice_end(plan, unit, row);
             uint32_t begin = slice_first_span(plan, row, end);
-            uint32_t spans = begin < unit->shared_end ? 0 : is_narrow(plan, end - row) ? prefix.narrow : prefix.wide;
-            for (uint32_t r = row; r < end; r++) plan->row[r].prefix_end = begin + spans;
+            uint32_t prefix_end = begin + (is_narrow(plan, end - row) ? prefix.narrow : prefix.wide);
+            if (begin < unit->shared_end) prefix_end = min_u32(prefix.shared, unit->front);
+            for (uint32_t r = row; r < end; r++) plan->row[r].prefix_end = prefix_end;
         }
     }
+    plan->shared_first = prefix.shared;
     uint64_t cells = 0;
     for (uint32_t r = 0; r < plan->batch->row_count; r++) {
         plan->row[r].cell = (uint32_t)cells;
@@ -283,9 +297,9 @@ static uint32_t fit_cells(qr_cuda_plan *plan) {
     for (;;) {
         uint64_t cells = number_cells(plan, prefix);
         if (cells <= plan->limits.cells_max) return (uint32_t)cells;
-        if (prefix.narrow >= plan->spans_max && prefix.wide >= plan->spans_max)
+        if (prefix.narrow >= plan->spans_max && prefix.wide >= plan->spans_max && prefix.shared >= plan->spans_max)
             for (uint32_t u = 0; u < plan->unit_count; u++) plan->unit[u].joined = plan->unit[u].shared_end = 0;
-        prefix.narrow *= 2, prefix.wide *= 2;
+        prefix.narrow *= 2, prefix.wide *= 2, prefix.shared *= 2;
     }
 }
 
@@ -300,9 +314,6 @@ typedef struct item_set {
 static item_set begin_set(const qr_cuda_plan *plan, uint32_t span_begin, uint32_t span_end) {
     return (item_set){.span_begin = span_begin, .span_end = span_end, .entry = plan->entry_count, .first = UINT32_MAX};
 }
-
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static void add_rows(qr_cuda_plan *plan, item_set *set, uint32_t row, uint32_t end) {
     for (uint32_t r = row; r < end; r++) {
@@ -334,15 +345,17 @@ static void end_set(qr_cuda_plan *plan, const item_set *set, uint32_t table) {
     }
 }
 
-/* Spans that runs of units read together. */
+/* Spans that runs of units read together; the first ones in one set of items. */
 static void plan_shared(qr_cuda_plan *plan) {
     uint32_t end = 0;
     for (uint32_t u = 0; u < plan->unit_count; u++) end = max_u32(end, plan->unit[u].shared_end);
     for (uint32_t span = 0; span < end; span++)
         for (uint32_t u = 0, next; u < plan->unit_count; u = next) {
-            item_set set = begin_set(plan, span, span + 1);
+            uint32_t first_end = min_u32(plan->shared_first, plan->unit[u].front);
+            bool taken = span > 0 && span < first_end; /* by the run's first items */
+            item_set set = begin_set(plan, span, span == 0 && first_end > 1 ? first_end : span + 1);
             for (next = u; next < plan->unit_count && (next == u || plan->unit[next].joined > span); next++)
-                if (plan->unit[next].shared_end > span)
+                if (plan->unit[next].shared_end > span && !taken)
                     add_rows(plan, &set, plan->unit[next].row, plan->unit[next].row + plan->unit[next].row_count);
             end_set(plan, &set, plan->unit[u].table);
         }

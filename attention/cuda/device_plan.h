@@ -22,8 +22,8 @@ typedef struct qr_cuda_plan_limits {
     uint32_t rows_max;
     uint32_t sequences_max;
     uint32_t tokens_max; /* of one sequence */
-    /* At least rows_max; more lets long rows be split over the device. Sharing takes a cell for each row and span of the shared
-     * prefix: where there are fewer, nothing is shared in that step, and each row reads the prefix for itself. */
+    /* At least rows_max; more lets long rows be split over the device. A shared prefix takes a cell for each row and span: with
+     * fewer its first items take several spans, and where not even that fits nothing is shared in that step. */
     uint32_t cells_max;
 } qr_cuda_plan_limits;
 

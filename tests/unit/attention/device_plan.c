@@ -96,6 +96,39 @@ Test(attention_device_plan, rows_meet_wherever_their_tables_agree_and_nowhere_el
     for (uint64_t seed = 1; seed <= 400; seed++) check_forest(seed, seed % 2 ? 2 : 16);
 }
 
+/* With fewer and fewer cells, until nothing is shared: each row reads each of its positions once, and from its own blocks. */
+static void check_reading(uint64_t seed, uint32_t cells_max) {
+    static forest f;
+    const qr_cuda_shape shape = {2, 2, 64, BLOCK_TOKENS, QUIRE_KV_F16};
+    const qr_cuda_launch launch = {1000, 4, 1000};
+    uint32_t read[SEQUENCES] = {0};
+    qr_cuda_plan_lists l;
+    qr_cuda_plan *plan;
+    grow(&f, seed);
+    const qr_cuda_plan_limits limits = {SEQUENCES, SEQUENCES, SPANS * QR_CUDA_SPAN_TOKENS, cells_max};
+    cr_assert_eq(qr_cuda_plan_create(&shape, &limits, &launch, &plan, NULL), QUIRE_OK);
+    qr_cuda_plan_make(plan, &f.batch, &l);
+    cr_assert_leq(l.cell_count, cells_max);
+    for (int wide = 0; wide < 2; wide++)
+        for (uint32_t i = 0; i < (wide ? l.wide_count : l.narrow_count); i++) {
+            const qr_cuda_item *item = &(wide ? l.wide : l.narrow)[i];
+            for (uint32_t p = item->packed_begin; p < item->packed_begin + item->packed_count; p++) {
+                const qr_cuda_item_row *e = &l.rows[item->row + p];
+                read[e->row] += (uint32_t)(e->limit - e->first);
+                for (uint32_t b = (uint32_t)e->first / BLOCK_TOKENS; b <= (uint32_t)(e->limit - 1) / BLOCK_TOKENS; b++)
+                    cr_assert_eq(f.ids[item->table + b], f.ids[f.table_begin[e->row] + b], "seed %lu: row %u, block %u",
+                                 (unsigned long)seed, e->row, b);
+            }
+        }
+    for (uint32_t row = 0; row < f.batch.row_count; row++) cr_assert_eq(read[row], f.row_position[row] + 1);
+    qr_cuda_plan_destroy(plan);
+}
+
+Test(attention_device_plan, rows_read_their_own_blocks_however_few_the_cells_are) {
+    for (uint64_t seed = 1; seed <= 200; seed++)
+        for (uint32_t cells = SEQUENCES * (SPANS + 1); cells >= SEQUENCES; cells -= 13) check_reading(seed, cells);
+}
+
 /* Blocks that a window has left are none: two sequences without a block have not the same one. */
 Test(attention_device_plan, rows_do_not_meet_in_blocks_that_are_none) {
     const qr_cuda_shape shape = {2, 2, 64, BLOCK_TOKENS, QUIRE_KV_F16};
@@ -112,6 +145,38 @@ Test(attention_device_plan, rows_do_not_meet_in_blocks_that_are_none) {
     cr_assert_eq(lists.narrow_count, 3);
     cr_assert_eq(lists.row_count, 3);
     qr_cuda_plan_destroy(plan);
+}
+
+/* 64 rows of 1,100 tokens, of which 1,024 lie in the same blocks: with a cell for each span and row there are four sets of
+ * items over the prefix, with fewer the first one takes more of it, and only where not even that fits each row reads all for
+ * itself. */
+Test(attention_device_plan, few_cells_make_shared_items_longer_before_sharing_ends) {
+    enum { ROWS = 64, TABLE = 69, PREFIX = 64 };
+    static const struct {
+        uint32_t cells_max, first_limit, wide_count, cell_count;
+    } cases[] = {
+        {4096, 256, 16, ROWS * 5}, {ROWS * 5 - 1, 512, 12, ROWS * 4}, {ROWS * 4 - 1, 1024, 4, ROWS * 2}, {ROWS, 0, 0, ROWS}};
+    const qr_cuda_shape shape = {32, 8, 128, BLOCK_TOKENS, QUIRE_KV_F16};
+    const qr_cuda_launch launch = {264, 4, 264};
+    static quire_block_id ids[ROWS * TABLE];
+    uint32_t sequence[ROWS], position[ROWS], begin[ROWS + 1];
+    for (uint32_t s = 0; s < ROWS; s++) {
+        sequence[s] = s, position[s] = 1099, begin[s] = s * TABLE;
+        for (uint32_t b = 0; b < TABLE; b++) ids[s * TABLE + b] = b < PREFIX ? b : 1000 + s * TABLE + b;
+    }
+    begin[ROWS] = ROWS * TABLE;
+    const qr_attn_batch batch = {ROWS, ROWS, sequence, position, NULL, begin, ids};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qr_cuda_plan_limits limits = {ROWS, ROWS, 1100, cases[i].cells_max};
+        qr_cuda_plan_lists l;
+        qr_cuda_plan *plan;
+        cr_assert_eq(qr_cuda_plan_create(&shape, &limits, &launch, &plan, NULL), QUIRE_OK);
+        qr_cuda_plan_make(plan, &batch, &l);
+        cr_assert_eq(l.wide_count, cases[i].wide_count, "case %zu: %u wide", i, l.wide_count);
+        cr_assert_eq(l.cell_count, cases[i].cell_count, "case %zu: %u cells", i, l.cell_count);
+        if (l.wide_count) cr_assert_eq(l.wide[0].limit, (int32_t)cases[i].first_limit, "case %zu", i);
+        qr_cuda_plan_destroy(plan);
+    }
 }
 
 /* Decode beside prefill chunks of all lengths, so that the lists hold items of many lengths. */
