@@ -174,6 +174,24 @@ Test(offload_disk_wipe, what_an_index_has_read_is_in_no_scratch) {
     }
 }
 
+/* Its segment is cleaned for another one's sake first, and then goes as a whole. */
+Test(offload_disk_wipe, a_footer_that_was_cleaned_is_in_no_scratch) {
+    disk_rig rig;
+    qr_record_id ids[100];
+    uint32_t count = 0;
+    rig_init(&rig, 2 * MIB);
+    rig_open(&rig);
+    for (; count < 2 || rig_segment_count(&rig) < 2; count++) {
+        ids[count] = rig_put_keyed(&rig, count ? count : 1000, QR_RECORD_NONE, 1, count ? "key" : secret);
+        rig_settle(&rig);
+    }
+    erase(&rig, ids[1]);
+    for (uint32_t i = 2; i < count; i++) rig.store->ops->drop(rig.store, ids[i], false);
+    erase(&rig, ids[0]);
+    cr_assert(!memory_has_any(&rig, 1000));
+    rig_deinit(&rig);
+}
+
 Test(offload_disk_wipe, the_key_that_was_to_be_forgotten_is_forgotten) {
     disk_rig rig;
     rig_init(&rig, 8 * MIB);
