@@ -3,7 +3,8 @@
  *
  * Prints JSON lines. The first is the ceiling: a kernel that only reads a pool far larger than the L2 cache. Then decode steps
  * of one layer over KV types, batches and contexts, blocks scattered over the pool; then other block sizes, lengths, heads,
- * shared prefixes, and prefill chunks. Times are CUDA events, the median of five batches of launches.
+ * shared prefixes, and prefill chunks. Times are CUDA events, the median of five batches of launches. A case says which of the
+ * targets in docs/CUDA.md it is held to, if any; scripts/gpu-check judges them.
  *
  *     attention_rates [--smoke]      --smoke: tiny shapes, to try the program itself where time means nothing
  */
@@ -115,6 +116,8 @@ struct rate_case {
     uint32_t heads = 32, kv_heads = 8, head_dim = 128, block_tokens = 16;
     uint32_t layers = 1; // that a block of the pool holds; one of them is read
 };
+
+static const double TARGET_KV_BYTES = 0.5e9; // read by a step; less is held to no target
 
 // The step's memory on the GPU: everything but the pool.
 template <class T> static T *upload(const T *from, size_t count) {
@@ -255,6 +258,14 @@ static void make_params(runner &r, const gpu &g, const rate_case &c, const step 
     r.wide.items = r.keep(upload(l.wide, l.wide_count)), r.wide.item_count = l.wide_count;
 }
 
+// The target that a step is held to: none where sequences share or prefill, or where the KV memory read is small.
+static const char *target_of(const rate_case &c, double kv_bytes) {
+    if (c.chunk > 1 || c.shared) return "";
+    if (c.batch == 1) return c.context == 131072 ? "one-128k" : "";
+    if (kv_bytes < TARGET_KV_BYTES) return "";
+    return c.skewed ? "skewed" : is_eight_bit(c.type) ? "8-bit" : "16-bit";
+}
+
 static void print_case(const gpu &g, const rate_case &c, const step &s, const runner &r, double us) {
     static const char *const TYPES[QUIRE_KV_TYPE_COUNT] = {"f32", "f16", "bf16", "int8", "fp8_e4m3"};
     const double token_bytes =
@@ -263,10 +274,10 @@ static void print_case(const gpu &g, const rate_case &c, const step &s, const ru
     printf(
         "{\"name\":\"%s\",\"kv\":\"%s\",\"batch\":%u,\"context\":%u,\"chunk\":%u,\"shared\":%u,\"skewed\":%s,\"heads\":%u,"
         "\"kv_heads\":%u,\"head_dim\":%u,\"block_tokens\":%u,\"layers\":%u,\"narrow\":%u,\"wide\":%u,\"cells\":%u,\"us\":%.1f,"
-        "\"kv_bytes\":%.0f,\"tb_per_s\":%.3f,\"of_stream\":%.3f,\"tflops\":%.1f}\n",
+        "\"kv_bytes\":%.0f,\"tb_per_s\":%.3f,\"of_stream\":%.4f,\"tflops\":%.1f,\"target\":\"%s\"}\n",
         c.name, TYPES[c.type], c.batch, c.context, c.chunk, c.shared, c.skewed ? "true" : "false", c.heads, c.kv_heads,
         c.head_dim, c.block_tokens, c.layers, r.lists.narrow_count, r.lists.wide_count, r.lists.cell_count, us, bytes,
-        bytes / us * 1e-6, bytes / us / g.stream_rate, flops / us * 1e-6);
+        bytes / us * 1e-6, bytes / us / g.stream_rate, flops / us * 1e-6, target_of(c, bytes));
     fflush(stdout);
 }
 
@@ -295,6 +306,7 @@ static std::vector<rate_case> cases_of(quire_kv_type type, bool smoke) {
     std::vector<rate_case> cases;
     if (smoke) {
         cases.push_back({"decode", type, 2, 300});
+        cases.push_back({"skewed", type, 9, 300, 1, 0, true});
         cases.push_back({"shared", type, 3, 300, 1, 256});
         cases.push_back({"prefill", type, 1, 64, 40});
         for (rate_case &c : cases) c.heads = 8, c.kv_heads = 2, c.head_dim = 64;

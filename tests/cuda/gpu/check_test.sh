@@ -36,6 +36,24 @@ skips() {
     run no-smi
     [ $? -eq 77 ] && [ "$(tail -n 1 "$FOLDER/printed")" = SKIPPED ] && [ "$(grep -c . "$FOLDER/out/result.json")" -eq 2 ]
 }
+# What the rates program may print of steps held to a target, and how the check takes it.
+rates() { printf '#!/bin/sh\ncat <<END\n{"name":"stream_read","bytes":1,"us":1.0,"tb_per_s":4.000}\n%s\nEND\n' "$1" >"$FOLDER/rates"; }
+rate() { printf '{"name":"decode","kv":"f16","batch":%s,"context":4096,"of_stream":%s,"tflops":1.0,"target":"%s"}\n' "$@"; }
+target() { grep -q "\"step\":\"target-$1\",\"status\":\"$2\".*${3-}" "$FOLDER/out/result.json" && grep -q "^target-$1 *$2 .*${3-}" "$FOLDER/printed"; }
+all_measured() {
+    rates "$(rate 64 0.9100 16-bit; rate 4 0.8500 16-bit; rate 64 0.7499 8-bit; rate 16 0.9000 8-bit; rate 64 0.8000 skewed
+        rate 1 0.6000 one-128k; rate 1 0.1000 '')"
+    run smi && [ "$(tail -n 1 "$FOLDER/printed")" = PASSED ] && target 16-bit met 'worst of 2: 85.00 %, 85 % wanted (decode f16, 4 x 4096)' &&
+        target 8-bit not-met 'worst of 2: 74.99 %, 75 % wanted (decode f16, 64 x 4096)' && target skewed met && target one-128k met
+}
+some_measured() {
+    rates "$(rate 64 0.5000 skewed; rate 64 0.9100 16-bit)"
+    run smi && target skewed not-met && target 16-bit met && target 8-bit not-measured && target one-128k not-measured
+}
+rates_fail() {
+    rates "$(rate 64 0.9100 16-bit)" && echo 'exit 3' >>"$FOLDER/rates"
+    ! run smi && for name in 16-bit 8-bit skewed one-128k; do target $name not-measured 'did not come' || return; done
+}
 has() { grep -c "\"status\":\"$1\"" "$FOLDER/out/result.json"; }
 hurries() { ! QUIRE_GPU_BUDGET=0 run smi && [ "$(has timeout)" -eq 8 ] && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
 # Without programs they are built; here that fails at once.
@@ -53,9 +71,18 @@ expect "passes on the emulated device" passes
 cat "$FOLDER/printed"
 for file in result.json attention.jsonl copies.jsonl; do expect "$file is JSON lines" valid "$FOLDER/out/$file"; done
 expect "the GPU and eight steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 9 ]
+for name in 16-bit 8-bit skewed one-128k; do expect "tiny shapes are held to no target: $name" target $name not-measured; done
+expect "as many steps are held to targets as tiny shapes allow: none" [ "$(grep -c '"target":""' "$FOLDER/out/attention.jsonl")" -eq 16 ]
 expect "no GPU is 77, and says so last" skips
 expect "no step begins when the time is over" hurries
 expect "programs that are not there are built" builds
+expect "result.json is JSON lines" valid "$FOLDER/out/result.json"
+for name in device kv_store attention attention_law copy_rates primitives; do ln -sf "$(type -P true)" "$FOLDER/programs/$name"; done
+ln -sf "$FOLDER/rates" "$FOLDER/programs/attention_rates"
+: >"$FOLDER/rates" && chmod +x "$FOLDER/rates"
+expect "targets: met, just met, just missed" all_measured
+expect "targets: not measured beside measured ones" some_measured
+expect "targets: rates that fail measure nothing" rates_fail
 expect "result.json is JSON lines" valid "$FOLDER/out/result.json"
 ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
 expect "a failing step fails the check" fails
