@@ -5,7 +5,8 @@
  * magnitude over 127 or 448 within an ulp or two. Bytes are also the same alone and among other rows. What the kernel stored
  * is read back by attention in attention_test's formats, so both sides agree on the layout.
  *
- * --thin: each KV type and head dimension with one grouping of heads, not with both; --head-dim N: that one.
+ * Each KV type meets every block size. --thin: each KV type and head dimension with one grouping of heads, not with both;
+ * --head-dim N: that one.
  */
 #include <cuda_runtime_api.h>
 
@@ -18,7 +19,8 @@
 static int failed;
 static void expect(bool ok, const qr_cuda_shape &shape, const char *what) {
     if (ok) return;
-    if (failed++ < 10) printf("%s: %s head_dim %u\n", what, world_type_name(shape.kv_type), shape.head_dim);
+    if (failed++ < 10)
+        printf("%s: %s head_dim %u block %u\n", what, world_type_name(shape.kv_type), shape.head_dim, shape.block_tokens);
 }
 
 struct store_inputs {
@@ -44,7 +46,7 @@ static store_inputs make_inputs(const qr_cuda_shape &s, uint32_t first, uint32_t
             double angle = (r + 3) * pow(10000.0, -(double)i / (ROPE_DIMS / 2));
             in.rope.push_back((float)cos(angle)), in.rope.push_back((float)sin(angle));
         }
-        in.block.push_back(2 + r % 2), in.slot.push_back(3 + r);
+        in.block.push_back(2 + r % 2), in.slot.push_back(s.block_tokens - 1 - 3 * r); // the last one among them
     }
     return in;
 }
@@ -214,14 +216,22 @@ int main(int argc, char **argv) {
         QR_CUDA_HEAD_DIMS(VALUE)
 #undef VALUE
     };
-    const uint32_t only = world_only_head_dim(argc, argv, dims[0]);
+    static const uint32_t blocks[] = {
+#define VALUE(x) x,
+        QR_CUDA_BLOCK_TOKENS(VALUE)
+#undef VALUE
+    };
+    const uint32_t only = world_only_head_dim(argc, argv, dims[0]), count = sizeof blocks / sizeof *blocks;
     uint32_t turn = 0;
-#define CASE(kv, stem)                                 \
-    for (uint32_t dim : dims) {                        \
-        if (only && dim != only) continue;             \
-        const bool first = turn++ % 2 == 0;            \
-        if (first || !thin) all({3, 1, dim, 16, kv});  \
-        if (!first || !thin) all({4, 2, dim, 32, kv}); \
+#define CASE(kv, stem)                                              \
+    for (uint32_t dim : dims) {                                     \
+        if (only && dim != only) continue;                          \
+        const bool first = turn % 2 == 0;                           \
+        const uint32_t tokens = blocks[turn % count];               \
+        const uint32_t others = blocks[(turn + count / 2) % count]; \
+        if (first || !thin) all({3, 1, dim, tokens, kv});           \
+        if (!first || !thin) all({4, 2, dim, others, kv});          \
+        turn++;                                                     \
     }
     QR_CUDA_KV_TYPES(CASE)
     printf(failed ? "%d FAILED\n" : "passed\n", failed);
