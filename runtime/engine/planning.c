@@ -209,14 +209,22 @@ static void add_prefill(planner *p, qr_choice *c, uint32_t rows) {
     p->place->prefill_rows += rows;
 }
 
-static uint32_t longest_prefill(const planner *p) {
+/* Who is more urgent does not count: nobody may pass it for being short beside it. */
+static uint32_t longest_prefill(const planner *p, int32_t priority) {
     const qr_scheduler *s = p->s;
     uint32_t longest = 0;
-    for (uint32_t i = 0; i < s->running_count; i++) {
+    for (uint32_t i = s->running_count; i-- > 0 && s->running[i]->job->request.priority >= priority;) {
         uint32_t rest = prefills_now(p, s->running[i]) ? qr_choice_remaining(s->running[i]) : 0;
         if (rest > longest) longest = rest;
     }
     return longest;
+}
+
+/* A few blocks are short for everybody; beyond that, beside the longest of its own priority or a less urgent one. */
+static bool is_short(const planner *p, const qr_choice *c) {
+    uint32_t rest = qr_choice_remaining(c);
+    return rest <= QR_SHORT_BLOCKS * p->s->block_tokens ||
+           rest <= longest_prefill(p, c->job->request.priority) / QR_SHORT_PARTS;
 }
 
 /* What is nearly done goes first: a chat that has all but its last words cached must not wait behind a long prompt. It takes
@@ -225,11 +233,9 @@ static uint32_t longest_prefill(const planner *p) {
 static void plan_short_prefill(planner *p) {
     const qr_scheduler *s = p->s;
     double end_us = (spent_us(p) + (double)s->config.step_us) / 2;
-    uint32_t part = longest_prefill(p) / QR_SHORT_PARTS, few = QR_SHORT_BLOCKS * s->block_tokens;
-    uint32_t short_tokens = part > few ? part : few;
     for (uint32_t i = 0; i < s->running_count; i++) {
         qr_choice *c = s->running[i];
-        if (!prefills_now(p, c) || qr_choice_remaining(c) > short_tokens) continue;
+        if (!prefills_now(p, c) || !is_short(p, c)) continue;
         uint32_t rows = rows_in(p, c, end_us - spent_us(p));
         bool turn = p->place->step.id % 2 == 0 && p->place->prefill_rows == 0;
         if (rows > 0 && (turn || rows == qr_choice_remaining(c))) add_prefill(p, c, rows);

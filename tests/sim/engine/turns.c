@@ -109,3 +109,33 @@ Test(sim_turns, company_delays_a_later_turn_by_no_step) {
         world_destroy(w);
     }
 }
+
+/* First token of a long prompt, in steps, with a crowd that comes behind it and is short beside it, though not by itself. */
+static uint64_t long_steps(uint32_t flight, int32_t crowd_priority, uint32_t crowd) {
+    enum { SHORT = 70 };
+    static quire_token one[LONG], others[OTHERS][SHORT];
+    world *w = open_house(flight);
+    cr_assert_gt(SHORT, 4 * w->options.block_tokens);
+    world_prompt(400, one, LONG);
+    ask(w, 0, one, LONG, 1);
+    cr_assert(world_step(w));
+    for (uint64_t i = 1; i <= crowd; i++) {
+        world_prompt(400 + i, others[i - 1], SHORT);
+        quire_request r = world_request(i, others[i - 1], SHORT, 1);
+        r.priority = crowd_priority;
+        cr_assert_eq(world_add(w, &r), QUIRE_OK);
+    }
+    while (w->records[0].first_token_us == 0) cr_assert(world_step(w));
+    uint64_t steps = w->steps;
+    world_drain(w, 1000);
+    world_destroy(w);
+    return steps;
+}
+
+Test(sim_turns, the_less_urgent_does_not_pass_for_being_short_beside_the_urgent) {
+    for (uint32_t flight = 1; flight <= 2; flight++) {
+        uint64_t alone = long_steps(flight, 0, 0);
+        cr_expect_eq(long_steps(flight, 1, OTHERS), alone, "%u in flight", flight);
+        cr_expect_gt(long_steps(flight, 0, OTHERS), alone, "%u in flight: its equals do pass", flight);
+    }
+}
