@@ -42,6 +42,7 @@ STORE = "attention/cuda/kv_store.cu"
 PLAN = "attention/cuda/device_plan.c"
 PRIMS = "attention/cuda/gpu_prims.h"
 F16 = ("attention/cuda/span_f16.cu",)
+BF16 = ("attention/cuda/span_bf16.cu",)
 INT8 = ("attention/cuda/span_int8.cu",)
 FP8 = ("attention/cuda/span_fp8.cu",)
 PRIMS_TEST = ("tests/cuda/prims_test.cu",)
@@ -115,6 +116,8 @@ ARITHMETIC = [
           "a >> 16 | (b & 0xffff0000u)", "b >> 16 | (a & 0xffff0000u)", INT8, WRONG),
     Fault("e4m3 values a power of two too small", "forward", TILE,
           "out[d][y] = out[d][y] * unit + 0.0f;", "out[d][y] = out[d][y] + 0.0f;", FP8, WRONG),
+    Fault("bf16 multiplied as f16", "forward", TILE, "if (traits::BF16) mma_bf16(c, a, b0, b1);", "if (false) mma_bf16(c, a, b0, b1);",
+          BF16, WRONG),
     Fault("the scale of a token that nobody sees", "forward", TILE,
           "if (!masked) return;", "return;", INT8, WRONG),
 ]
@@ -128,6 +131,8 @@ FOLDING = [
           "(uint64_t)cell * p.head_count + head;", "(uint64_t)cell * p.head_count;", (FOLD,), WRONG),
     Fault("outputs are not divided by their sum", "forward", FOLD,
           "const float inverse = span_inverse(sum);", "const float inverse = 1.0f;", (FOLD,), WRONG),
+    Fault("bf16 rows written as f16", "forward", FOLD,
+          "to[pair] = BF16 ? f32x2_to_bf16x2(x, y)", "to[pair] = false ? f32x2_to_bf16x2(x, y)", (FOLD,), WRONG),
     Fault("two warps write one head", "tsan", FOLD,
           "work < p.fold_count * p.head_count; work += warps)", "work < p.fold_count * p.head_count; work += warps - 1)", (FOLD,), RACE),
 ]
@@ -139,6 +144,8 @@ STORING = [
     Fault("8-bit rows as far apart as 16-bit ones", "forward", STORE, "slot * row_bytes,", "slot * 2 * p.head_dim,", (STORE,), FAILED,
           "kv_store"),
     Fault("the scale of slot 0 for every slot", "forward", STORE, "part.value_scale)) + slot, h", "part.value_scale)), h", (STORE,),
+          FAILED, "kv_store"),
+    Fault("slots of a block count to 32", "forward", STORE, "slot = p.row_slot[row];", "slot = p.row_slot[row] % 32;", (STORE,),
           FAILED, "kv_store"),
     Fault("half the lanes look for the largest value", "forward", STORE, "for (int x = 16; x; x /= 2)", "for (int x = 8; x; x /= 2)",
           (STORE,), FAILED, "kv_store"),
