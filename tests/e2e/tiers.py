@@ -129,6 +129,13 @@ def quire_cache(verb, *flags, expected=0):
     return json.loads(r.stdout) if r.stdout else {"error": r.stderr}
 
 
+def damaged(cache):
+    """How many records of the folder do not prove themselves."""
+    r = subprocess.run([BIN, "cache", "verify", "--json", "--disk-cache", str(cache)], capture_output=True, text=True, timeout=120)
+    assert r.returncode in (0, 1) and r.stdout, r.stderr
+    return json.loads(r.stdout)["damaged"]
+
+
 def verify(cache):
     """Nothing in the folder is damaged."""
     found = quire_cache("verify", "--disk-cache", cache)
