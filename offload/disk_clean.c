@@ -117,6 +117,7 @@ static quire_status open_or_lose(qr_disk *disk, const clean_plan *plan, qr_segme
     qr_disk_io *io = &disk->writer.io;
     quire_status status = qr_segment_file_open(io, &plan->header, true, file);
     if (status != QUIRE_NOT_FOUND) return status;
+    if (!qr_disk_file_went(disk, plan->header.id)) return status;
     pthread_mutex_lock(&disk->lock);
     if (!disk->stopping) qr_disk_segment_doom(disk, plan->segment);
     pthread_mutex_unlock(&disk->lock);
@@ -212,7 +213,8 @@ void qr_disk_clean(qr_disk *disk, bool seal) {
         if (index == QR_SEGMENT_NONE) break;
         all &= clean_segment(disk, &plan);
     }
-    all &= qr_disk_tidy(disk); /* what was found to be gone meanwhile */
+    all &= qr_disk_tidy(disk);                                                      /* what was found to be gone meanwhile */
+    all &= qr_disk_folder_look(&disk->folder, disk->config.path) == QR_FOLDER_HERE; /* all of it was seen, then */
     if (all && erasures_any(&asked)) qr_disk_wipe_memory(disk);
     pthread_mutex_lock(&disk->lock);
     if (all) erasures_done(disk, &asked);

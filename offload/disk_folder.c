@@ -14,12 +14,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "offload/segment_file.h"
 
-enum { FOLDER_MODE = 0700, FILE_MODE = 0600, OTHERS_MAY_WRITE = 022 };
+enum { FOLDER_MODE = 0700, FILE_MODE = 0600, OTHERS_MAY_WRITE = 022, LOCK_TRIES = 11, LOCK_PAUSE_MS = 20 };
 
 static quire_status fail_errno(quire_error *error, const char *path, const char *what, int reason) {
     char text[128];
@@ -73,14 +74,18 @@ static uint64_t lock_pid(const char *folder) {
     return length > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
-static quire_status lock_busy(const char *folder, quire_error *error) {
-    uint64_t pid = lock_pid(folder);
+/* Only who writes there has signed: when a shared lock is to be had, it is others who read. */
+static quire_status lock_busy(int fd, const char *folder, quire_error *error) {
+    bool is_written = flock(fd, LOCK_SH | LOCK_NB) != 0;
+    uint64_t pid = is_written ? lock_pid(folder) : 0;
+    if (!is_written) return qr_fail(error, QUIRE_BUSY, folder, QR_NO_OFFSET, "another process reads the folder");
     if (pid == 0) return qr_fail(error, QUIRE_BUSY, folder, QR_NO_OFFSET, "another process has the folder open");
     return qr_fail(error, QUIRE_BUSY, folder, QR_NO_OFFSET, "process %" PRIu64 " has the folder open", pid);
 }
 
 /* Only for people: a failure is none. */
-static void lock_sign(const char *folder) {
+void qr_disk_folder_sign(const qr_disk_folder *locked, const char *told) {
+    const char *folder = qr_disk_folder_reach(locked, told);
     char path[QR_SEGMENT_PATH_MAX], text[32];
     int fd = lock_path(folder, path) ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE) : -1;
     int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
@@ -97,18 +102,46 @@ static quire_status check_writable(qr_disk_folder *folder, const char *path, boo
     return may_only_read ? QUIRE_OK : fail_errno(error, path, "cannot be written", errno);
 }
 
-static bool same_folder(int fd, const char *path) {
+static bool same_file(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+
+bool qr_disk_folder_holds(const char *path, int fd) {
     struct stat held, there;
-    return fstat(fd, &held) == 0 && lstat(path, &there) == 0 && held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+    return fstat(fd, &held) == 0 && lstat(path, &there) == 0 && same_file(&held, &there);
+}
+
+/* Whoever asks whether a folder is in use has it locked for an instant, so one refusal says nothing yet. */
+static int lock_take(int fd, int kind) {
+    static const struct timespec pause = {0, LOCK_PAUSE_MS * 1000000L};
+    int failed = 0;
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (i > 0) (void)nanosleep(&pause, NULL);
+        failed = flock(fd, kind | LOCK_NB) ? errno : 0;
+        if (failed != EWOULDBLOCK && failed != EINTR) break;
+    }
+    return failed;
 }
 
 static quire_status folder_lock(qr_disk_folder *folder, const char *path, quire_error *error) {
     folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (folder->fd < 0) return fail_errno(error, path, "cannot be opened", errno);
-    if (flock(folder->fd, (folder->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB))
-        return errno == EWOULDBLOCK ? lock_busy(path, error) : fail_errno(error, path, "cannot be locked", errno);
-    if (!same_folder(folder->fd, path)) return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "was replaced while it was opened");
+    int failed = lock_take(folder->fd, folder->read_only ? LOCK_SH : LOCK_EX);
+    if (failed == EWOULDBLOCK) return lock_busy(folder->fd, path, error);
+    if (failed) return fail_errno(error, path, "cannot be locked", failed);
+    if (!qr_disk_folder_holds(path, folder->fd))
+        return qr_fail(error, QUIRE_IO, path, QR_NO_OFFSET, "was replaced while it was opened");
     return QUIRE_OK;
+}
+
+/* By its descriptor, where /proc is mounted. */
+static void reach_find(qr_disk_folder *folder) {
+    struct stat held, there;
+    (void)snprintf(folder->reach, sizeof folder->reach, "/proc/self/fd/%d", folder->fd);
+    bool leads = fstat(folder->fd, &held) == 0 && stat(folder->reach, &there) == 0 && same_file(&held, &there);
+    if (!leads) folder->reach[0] = 0;
+}
+
+const char *qr_disk_folder_reach(const qr_disk_folder *folder, const char *path) {
+    return folder->reach[0] ? folder->reach : path;
 }
 
 quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, bool may_only_read, quire_error *error) {
@@ -118,13 +151,20 @@ quire_status qr_disk_folder_open(qr_disk_folder *folder, const char *path, bool 
     if (status == QUIRE_OK) status = check_writable(folder, path, may_only_read, error);
     if (status == QUIRE_OK) status = folder_lock(folder, path, error);
     if (status != QUIRE_OK) qr_disk_folder_close(folder);
-    else if (!folder->read_only) lock_sign(path);
+    else reach_find(folder);
     return status;
 }
 
 void qr_disk_folder_close(qr_disk_folder *folder) {
     if (folder->fd >= 0) close(folder->fd);
     folder->fd = -1;
+}
+
+/* The lock belongs to what was opened, not to the number. */
+bool qr_disk_folder_renew(qr_disk_folder *folder, qr_disk_folder *renewed) {
+    bool moved = dup3(renewed->fd, folder->fd, O_CLOEXEC) == folder->fd;
+    qr_disk_folder_close(renewed);
+    return moved;
 }
 
 /* A shared lock is to be had exactly when nobody writes there; it is given back at once. */
@@ -141,7 +181,7 @@ bool qr_disk_folder_in_use(const char *path, uint64_t *pid) {
 /* A folder that was removed has no link left; one that was moved, or lies under a mount, has. */
 qr_disk_folder_state qr_disk_folder_look(const qr_disk_folder *folder, const char *path) {
     struct stat held;
-    if (same_folder(folder->fd, path)) return QR_FOLDER_HERE;
+    if (qr_disk_folder_holds(path, folder->fd)) return QR_FOLDER_HERE;
     return fstat(folder->fd, &held) == 0 && held.st_nlink == 0 ? QR_FOLDER_REMOVED : QR_FOLDER_AWAY;
 }
 
@@ -203,5 +243,6 @@ bool qr_disk_folder_has_file(const char *path, uint64_t *size_bytes, uint64_t *t
 
 bool qr_disk_folder_lacks(const char *path) {
     struct stat about;
-    return lstat(path, &about) && (errno == ENOENT || errno == ENOTDIR);
+    if (lstat(path, &about)) return errno == ENOENT || errno == ENOTDIR;
+    return !S_ISREG(about.st_mode);
 }

@@ -97,15 +97,17 @@ static quire_status read_header(qr_disk *disk, uint64_t id, found_segment *found
     read_header_page(disk, fd, found, &why);
     io->files->ops->close(io->files, fd);
     if (found->kind == FOUND_BAD) found_is_damaged(disk, found, &why);
-    if (why.status == QUIRE_UNSUPPORTED) return qr_fail(error, QUIRE_UNSUPPORTED, path, why.offset, "%s", why.text);
-    return QUIRE_OK;
+    if (why.status != QUIRE_UNSUPPORTED) return QUIRE_OK;
+    const char *told = qr_segment_path(disk->config.path, id, path) ? path : disk->config.path;
+    return qr_fail(error, QUIRE_UNSUPPORTED, told, why.offset, "%s", why.text);
 }
 
 static quire_status read_headers(qr_disk *disk, quire_error *error) {
     uint64_t *ids;
     size_t count;
-    quire_status status = qr_disk_folder_list(disk->config.path, &ids, &count, error);
-    if (status != QUIRE_OK) return status;
+    quire_error why;
+    quire_status status = qr_disk_folder_list(disk->reach, &ids, &count, &why);
+    if (status != QUIRE_OK) return qr_fail(error, status, disk->config.path, QR_NO_OFFSET, "%s", why.text);
     found_segment *found = calloc(count ? count : 1, sizeof *found);
     if (!found) status = qr_fail(error, QUIRE_NO_MEMORY, disk->config.path, QR_NO_OFFSET, "no memory for %zu segments", count);
     for (size_t i = 0; status == QUIRE_OK && i < count; i++) {

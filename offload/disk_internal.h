@@ -176,6 +176,7 @@ typedef struct qr_disk {
     qr_disk_sizes sizes;
     qr_region memory, buffers;
     qr_disk_folder folder; /* the writer's */
+    const char *reach;     /* of it: what file calls name it by; config.path is what people are told */
     bool read_only;        /* nothing is ever written: neither records nor what is to be erased */
     pthread_t writer_thread, *reader_threads;
     uint32_t reader_threads_started;
@@ -282,6 +283,10 @@ void qr_disk_wipe_memory(qr_disk *disk);
 /* Folder and files are still there, as far as can be told; what went is dropped. False: nothing can be written now. */
 bool qr_disk_watch(qr_disk *disk);
 void qr_disk_look_after_files(qr_disk *disk); /* each of them */
+/* It is not in the folder, and the folder is where it was: only then a segment may be given up. */
+bool qr_disk_file_went(const qr_disk *disk, uint64_t id);
+/* What is written is where it will be looked for: nobody has removed or replaced the file that is appended to. */
+bool qr_disk_open_file_is_there(const qr_disk *disk);
 /* Bytes of dropped records go; with `seal` segments that have no footer get one. */
 void qr_disk_clean(qr_disk *disk, bool seal);
 

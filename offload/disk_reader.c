@@ -4,8 +4,8 @@
  * the order in which they were asked for: one preadv into as many buffers. What was read must be the table's record, to the
  * checksum of the payload, before anybody sees it.
  *
- * A file that is not there any more takes all its records along. One that cannot be opened now (too many open files, rights)
- * keeps them: the gets end with BUSY.
+ * A file that cannot be opened now (too many open files, rights) keeps its records: the gets end with BUSY. So it is with one
+ * that is not there; whether it went for good the writer finds out, and then its records are lost.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct read_run {
     uint32_t count;
     uint32_t segment;
     qr_segment_header header;
-    bool gone; /* the file */
+    bool gone; /* the file is not there */
 } read_run;
 
 /* ---- choosing; the lock is held ---- */
@@ -136,7 +136,7 @@ static void run_read(const qr_disk *disk, qr_disk_io *io, read_run *run) {
     qr_segment_file file;
     quire_status status = qr_segment_file_open(io, &run->header, false, &file);
     run->gone = status == QUIRE_NOT_FOUND;
-    set_status(run, run->gone ? QUIRE_IO : QUIRE_BUSY);
+    set_status(run, QUIRE_BUSY);
     if (status != QUIRE_OK) return;
     run_read_file(disk, io, &file, run);
     qr_segment_file_close(io, &file);
@@ -150,8 +150,7 @@ static void damage_found(qr_disk *disk, const read_run *run, const qr_disk_get *
 }
 
 /* Others may be gone with it. */
-static void file_went(qr_disk *disk, uint32_t segment) {
-    qr_disk_segment_doom(disk, segment);
+static void file_missed(qr_disk *disk) {
     disk->look = true;
     pthread_cond_signal(&disk->writer_work);
 }
@@ -168,14 +167,14 @@ static void run_finish(qr_disk *disk, qr_disk_io *io, read_run *run) {
     }
     segment->read_count--;
     disk->gets_reading_count -= run->count;
-    if (run->gone) file_went(disk, run->segment);
+    if (run->gone) file_missed(disk);
     qr_disk_take_traffic(disk, io);
     pthread_cond_broadcast(&disk->reads_over);
 }
 
 void *qr_disk_reader_main(void *argument) {
     qr_disk *disk = argument;
-    qr_disk_io io = {.files = disk->config.files, .folder = disk->config.path};
+    qr_disk_io io = {.files = disk->config.files, .folder = disk->reach};
     read_run run;
     pthread_mutex_lock(&disk->lock);
     for (;;) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/assertion.h"
+#include "base/error.h"
 #include "offload/disk_internal.h"
 
 /* ---- files that go ---- */
@@ -26,6 +27,7 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index) {
     pthread_mutex_unlock(&disk->lock);
     if (index == disk->writer.segment) qr_disk_writer_leave(disk);
     bool gone = qr_segment_file_remove(io, id) == QUIRE_OK;
+    gone &= qr_disk_folder_look(&disk->folder, disk->config.path) != QR_FOLDER_AWAY; /* else who knows where it was not */
     pthread_mutex_lock(&disk->lock);
     if (gone) qr_disk_segment_free(disk, index);
     else qr_disk_pause_begin(disk, &disk->upkeep_pause);
@@ -161,10 +163,12 @@ static void members_move(qr_disk *disk, uint32_t count, uint32_t from, uint32_t 
     pthread_mutex_unlock(&disk->lock);
 }
 
-static void member_damaged(qr_disk *disk, const qr_disk_member *member, uint32_t from, uint64_t offset, const char *what) {
+/* What could not be read was noted when it failed. */
+static void member_unreadable(qr_disk *disk, const qr_disk_member *member, uint32_t from, uint64_t offset, quire_status status,
+                              const char *what) {
     pthread_mutex_lock(&disk->lock);
-    disk->stats.corrupt_total++;
-    qr_disk_note_damage(disk, disk->segments[from].id, offset, what);
+    if (status == QUIRE_DAMAGED) qr_disk_note_damage(disk, disk->segments[from].id, offset, what);
+    disk->stats.corrupt_total += status == QUIRE_DAMAGED;
     if (member_stays(disk, member, from)) qr_disk_record_lose(disk, member->record);
     pthread_mutex_unlock(&disk->lock);
 }
@@ -186,8 +190,10 @@ static bool member_copy(qr_disk *disk, const qr_segment_file *file, uint32_t fro
     quire_error why;
     quire_status status = qr_disk_io_read_at(&writer->io, file->fd, page, disk->sizes.record_bytes, offset, &why);
     if (status == QUIRE_OK) status = qr_segment_record_check(&file->header, slot, page, &header, &why);
-    if (status != QUIRE_OK || header.serial != member->serial) {
-        member_damaged(disk, member, from, offset, status != QUIRE_OK ? why.text : "another record lies here");
+    if (status == QUIRE_OK && header.serial != member->serial)
+        status = qr_fail(&why, QUIRE_DAMAGED, NULL, offset, "another record lies here");
+    if (status != QUIRE_OK) {
+        member_unreadable(disk, member, from, offset, status, why.text);
         return true;
     }
     memcpy(writer->namespace_key, header.namespace_key, header.namespace_bytes); /* encoding begins with an empty page */
@@ -221,7 +227,8 @@ static uint32_t carry(qr_disk *disk, uint32_t from, uint32_t allowance, bool *la
     *lasting = true;
     members_judge(disk, from, count);
     quire_status status = qr_segment_file_open(&writer->io, &header, false, &file);
-    *lasting = status == QUIRE_OK || status == QUIRE_NOT_FOUND; /* what cannot be opened now is not thrown away for it */
+    /* What cannot be opened now is not thrown away for it. */
+    *lasting = status == QUIRE_OK || (status == QUIRE_NOT_FOUND && qr_disk_file_went(disk, header.id));
     if (status != QUIRE_OK) return 0;
     for (uint32_t i = 0; i < count && carried < allowance; i++) {
         if (!writer->members[i].wanted) continue;
@@ -273,7 +280,7 @@ void qr_disk_reclaim_ahead(qr_disk *disk) { (void)reclaim_until_room(disk, disk-
 static bool floor_allows(qr_disk *disk) {
     qr_files *files = disk->config.files;
     qr_files_space space;
-    if (files->ops->space(files, disk->config.path, &space, NULL) != QUIRE_OK) return true; /* allocate will say */
+    if (files->ops->space(files, disk->reach, &space, NULL) != QUIRE_OK) return true; /* allocate will say */
     uint64_t need = disk->sizes.segment_bytes + disk->config.free_floor_bytes;
     pthread_mutex_lock(&disk->lock);
     disk->floor_near = space.free_bytes < need + disk->sizes.segment_bytes;

@@ -615,7 +615,7 @@ static void resolve_floor(qr_disk *disk) {
     qr_files *files = disk->config.files;
     if (disk->config.free_floor_bytes) return;
     disk->config.free_floor_bytes = FLOOR_MAX;
-    if (files->ops->space(files, disk->config.path, &space, NULL) != QUIRE_OK) return;
+    if (files->ops->space(files, disk->reach, &space, NULL) != QUIRE_OK) return;
     uint64_t part = space.total_bytes / 100 * FLOOR_PERCENT;
     if (part < FLOOR_MAX) disk->config.free_floor_bytes = part;
 }
@@ -625,6 +625,8 @@ static quire_status disk_load(qr_disk *disk, quire_error *error) {
     quire_status status = qr_disk_folder_open(&disk->folder, disk->config.path, disk->config.may_only_read, error);
     if (status != QUIRE_OK) return status;
     disk->read_only = disk->folder.read_only;
+    disk->reach = disk->writer.io.folder = qr_disk_folder_reach(&disk->folder, disk->config.path);
+    if (!disk->read_only) qr_disk_folder_sign(&disk->folder, disk->config.path);
     resolve_floor(disk);
     qr_disk_budget_load(&disk->budget, disk->config.day_budget_bytes, qr_clock_wall_ms(), &disk->writer.io, disk->writer.page);
     disk->writer.io.cancelled = disk->config.cancelled;

@@ -260,14 +260,17 @@ static void batch_write(qr_disk *disk, put_batch *batch) {
         pages[i] = batch->puts[i]->page;
     }
     quire_status status = qr_disk_writer_append(disk, headers, pages, batch->count, &slot);
+    bool there = status == QUIRE_OK && qr_disk_open_file_is_there(disk);
     pthread_mutex_lock(&disk->lock);
     for (uint32_t i = 0; i < batch->count; i++)
-        if (status == QUIRE_OK) put_published(disk, batch->puts[i], segment, slot + i);
+        if (status == QUIRE_OK && !there) put_failed(disk, batch->puts[i], QUIRE_IO);
+        else if (status == QUIRE_OK) put_published(disk, batch->puts[i], segment, slot + i);
         else put_failed(disk, batch->puts[i], status);
     if (status != QUIRE_OK) refuse_for_a_while(disk, status);
     else {
         disk->failing = QR_STORE_NONE;
         disk->write_pause = (qr_disk_pause){0};
+        disk->look |= !there;
     }
     pthread_mutex_unlock(&disk->lock);
 }

@@ -47,9 +47,8 @@ QUIRE_MUST_CHECK quire_status qr_segment_file_punch(qr_disk_io *io, const qr_seg
 QUIRE_MUST_CHECK quire_status qr_segment_file_zero(qr_disk_io *io, const qr_segment_file *file, uint32_t first_slot);
 
 /* Makes a footer of the records that prove themselves, payloads and all. window [window_bytes] holds one record at least.
- * Slots that cannot be read are left out, and those
- * that were not reached when io was cancelled. *damaged (NULL: nobody asks) grows by the records that were begun and do not
- * hold; they are noted. */
+ * Slots that cannot be read are left out, and those that were not reached when io was cancelled. *damaged (NULL: nobody asks)
+ * grows by the records that were begun and do not hold; they are noted. */
 void qr_segment_file_scan(qr_disk_io *io, const qr_segment_file *file, unsigned char *window, uint64_t window_bytes,
                           unsigned char *bytes, qr_footer *footer, uint32_t *damaged);
 /* Writes once more what the footer speaks of, and the header: what is read may be in memory only, when a sync has failed. */

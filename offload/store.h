@@ -78,8 +78,8 @@ typedef struct qr_store_trouble {
 typedef enum qr_store_event_kind {
     QR_STORE_PUT_DONE, /* status OK: published. Else the record is gone already (IO, NO_SPACE; NOT_FOUND: its parent went) */
     QR_STORE_GET_DONE, /* status OK: payload is valid and proved. IO, DAMAGED: the owner drops the record; NOT_FOUND: it was
-                          dropped meanwhile; BUSY: it cannot be read now (too many open files), and stays. payload is NULL
-                          then */
+                          dropped meanwhile; BUSY: it cannot be read now (too many open files), and stays, unless LOST follows.
+                          payload is NULL then */
     QR_STORE_LOST,     /* its space was needed (or its file is gone): the record is gone already */
     QR_STORE_SEALED,   /* everything put before qr_store_seal is on stable storage; status */
     QR_STORE_TROUBLE,  /* see trouble; tag: how many before it were too many to be kept */

@@ -357,16 +357,29 @@ static quire_status faulty_space(qr_files *files, const char *path, qr_files_spa
 
 /* ---- files and folders ---- */
 
+/* The journal works on paths, also when no process has the folder open any more by whose descriptor a path begins. */
+static const char *real_path(const char *path, char real[4096]) {
+    char link[32];
+    int fd = -1, begin = 0;
+    if (sscanf(path, "/proc/self/fd/%d%n", &fd, &begin) != 1) return path;
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, real, 4096);
+    if (length <= 0 || (size_t)length + strlen(path + begin) >= 4096) return path;
+    memcpy(real + length, path + begin, strlen(path + begin) + 1);
+    return real;
+}
+
 static quire_status faulty_open(qr_files *files, const char *path, qr_file_mode mode, bool direct, int *fd,
                                 quire_error *error) {
     faulty_files *f = faulty_of(files);
     bool makes = mode == QR_FILE_CREATE_UNIQUE;
+    char real[4096];
     verdict v = decide_locked(f, CALL_OPEN, makes);
     *fd = -1;
     if (v != GO) return refuse(error, v, path, QR_NO_OFFSET);
     enter(f);
     quire_status status = f->below->ops->open(f->below, path, mode, direct && !f->journal, fd, error);
-    if (f->journal && status == QUIRE_OK) faulty_journal_open(f->journal, path, *fd, makes);
+    if (f->journal && status == QUIRE_OK) faulty_journal_open(f->journal, real_path(path, real), *fd, makes);
     leave(f);
     return status;
 }
@@ -403,7 +416,8 @@ static quire_status faulty_sync_folder(qr_files *files, const char *path, quire_
     if (v != GO) return refuse(error, v, path, QR_NO_OFFSET);
     if (!f->journal) return f->below->ops->sync_folder(f->below, path, error);
     enter(f);
-    faulty_journal_sync_folder(f->journal, path);
+    char real[4096];
+    faulty_journal_sync_folder(f->journal, real_path(path, real));
     leave(f);
     return QUIRE_OK;
 }
@@ -420,7 +434,8 @@ static quire_status faulty_remove(qr_files *files, const char *path, quire_error
     if (v != GO) return refuse(error, v, path, QR_NO_OFFSET);
     if (!f->journal) return f->below->ops->remove(f->below, path, error);
     enter(f);
-    int failed = faulty_journal_remove(f->journal, path);
+    char real[4096];
+    int failed = faulty_journal_remove(f->journal, real_path(path, real));
     leave(f);
     if (failed == ENOENT || failed == EISDIR) return qr_fail(error, QUIRE_NOT_FOUND, path, QR_NO_OFFSET, "no file is there");
     return of_reason(failed, path, error);
@@ -432,7 +447,8 @@ static quire_status faulty_rename(qr_files *files, const char *from, const char 
     if (v != GO) return refuse(error, v, from, QR_NO_OFFSET);
     if (!f->journal) return f->below->ops->rename(f->below, from, to, error);
     enter(f);
-    int failed = faulty_journal_rename(f->journal, from, to);
+    char real_from[4096], real_to[4096];
+    int failed = faulty_journal_rename(f->journal, real_path(from, real_from), real_path(to, real_to));
     leave(f);
     return of_reason(failed, from, error);
 }

@@ -1,11 +1,14 @@
 #include "tests/unit/offload/disk_rig.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -232,6 +235,37 @@ static void check_served(bool killed) {
 Test(offload_disk_folder, a_folder_that_cannot_be_written_is_served_and_stays_as_it_is) { check_served(false); }
 Test(offload_disk_folder, so_is_one_that_a_killed_process_has_left) { check_served(true); }
 
+static void sign_as(const char *folder, const char *pid) {
+    char path[RIG_PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(pid, file) >= 0 && fclose(file) == 0);
+}
+
+/* As whoever asks whether it is in use does: nobody is to be refused for that. */
+static void *lock_for_a_moment(void *argument) {
+    int fd = *(int *)argument;
+    static const struct timespec moment = {0, 5000000};
+    (void)nanosleep(&moment, NULL);
+    (void)close(fd);
+    return NULL;
+}
+
+Test(offload_disk_folder, a_lock_that_is_held_for_a_moment_is_waited_for) {
+    disk_rig rig;
+    pthread_t thread;
+    make_closed(&rig, false);
+    cr_assert_eq(chmod(rig.path, 0700), 0);
+    int fd = open(rig.path, O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(flock(fd, LOCK_SH | LOCK_NB), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, lock_for_a_moment, &fd), 0);
+    rig_open(&rig);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(rig.found_count, COUNT);
+    rig_close(&rig);
+    open_folder(&rig);
+}
+
 Test(offload_disk_folder, those_who_only_read_share_a_folder_and_keep_writers_out) {
     disk_rig rig, second;
     make_closed(&rig, false);
@@ -242,7 +276,10 @@ Test(offload_disk_folder, those_who_only_read_share_a_folder_and_keep_writers_ou
     cr_assert_eq(second.found_count, COUNT);
     rig_close(&second);
     cr_assert_eq(chmod(rig.path, 0700), 0);
-    rig_fail_open(&second, QUIRE_BUSY, "has the folder open");
+    sign_as(rig.path, "4242\n"); /* who wrote there last, and has long gone */
+    quire_error error = {0};
+    cr_assert_eq(qr_disk_open(&second.config, &second.store, &error), QUIRE_BUSY);
+    cr_assert_str_eq(error.text, "another process reads the folder");
     rig_close(&rig);
     rig_open(&rig); /* can be written: as any other */
     rig_put(&rig, 50, QR_RECORD_NONE, 1);

@@ -168,6 +168,11 @@ quire_status rig_get(disk_rig *rig, qr_record_id record) {
     return rig->last_get;
 }
 
+void rig_wait_lost(disk_rig *rig, uint32_t count) {
+    for (rig_settle(rig); rig->lost_count < count; rig_settle(rig)) sched_yield();
+    cr_assert_eq(rig->lost_count, count);
+}
+
 quire_status rig_seal(disk_rig *rig) {
     rig->store->ops->seal(rig->store);
     rig_settle(rig);

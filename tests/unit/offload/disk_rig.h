@@ -43,6 +43,8 @@ void rig_settle(disk_rig *rig);
 void rig_poll(disk_rig *rig); /* what is there now */
 /* Asks for one record and waits. */
 quire_status rig_get(disk_rig *rig, qr_record_id record);
+/* Until so many are lost in all. */
+void rig_wait_lost(disk_rig *rig, uint32_t count);
 quire_status rig_seal(disk_rig *rig);
 qr_store_stats rig_stats(const disk_rig *rig);
 

@@ -132,8 +132,10 @@ Test(offload_disk_trouble, a_file_that_went_is_told_by_its_name) {
     make_segment(&rig, path);
     rig_open(&rig);
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(rig_get(&rig, rig.found_ids[0]), QUIRE_IO);
-    check_told(&rig, QR_STORE_TROUBLE_ERROR, path, UINT64_MAX, "No such file");
+    cr_assert_eq(rig_get(&rig, rig.found_ids[0]), QUIRE_BUSY);
+    rig_wait_lost(&rig, COUNT);
+    while (!strstr(rig.trouble.what, "is gone")) rig_poll(&rig);
+    check_told(&rig, QR_STORE_TROUBLE_ERROR, path, UINT64_MAX, "the file is gone");
     rig_deinit(&rig);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,7 +53,7 @@ Test(offload_disk_watch, a_folder_that_is_removed_is_made_again_and_its_bytes_ar
         qr_record_id ids[COUNT];
         make_many(&rig, ids);
         rig_remove_folder(rig.path);
-        if (by_reading) cr_assert_eq(rig_get(&rig, ids[3]), QUIRE_IO);
+        if (by_reading) cr_assert_eq(rig_get(&rig, ids[3]), QUIRE_BUSY);
         qr_record_id record = put_until_stored(&rig, 500);
         rig_settle(&rig);
         cr_assert_eq(rig.lost_count, COUNT);
@@ -92,7 +93,7 @@ Test(offload_disk_watch, one_file_that_is_missing_makes_all_that_are_missing_kno
     uint32_t segments = rig_stats(&rig).segment_count;
     cr_assert(rig_segment_path(&rig, 0, paths[0]) && rig_segment_path(&rig, 1, paths[1]));
     cr_assert(unlink(paths[0]) == 0 && unlink(paths[1]) == 0);
-    cr_assert_eq(rig_get(&rig, ids[0]), QUIRE_IO);
+    cr_assert_eq(rig_get(&rig, ids[0]), QUIRE_BUSY);
     while (rig_stats(&rig).segment_count > segments - 2) sched_yield();
     rig_settle(&rig);
     cr_assert_eq(rig_stats(&rig).used_bytes, used - 2 * ((used - QR_DISK_FOLDER_BYTES) / segments));
@@ -194,7 +195,7 @@ Test(offload_disk_watch, a_folder_that_somebody_made_anew_is_taken_when_it_is_em
 Test(offload_disk_watch, a_folder_that_somebody_put_there_with_segments_is_left_alone, .timeout = 30) {
     disk_rig rig;
     qr_record_id ids[COUNT];
-    char file[2 * RIG_PATH_MAX];
+    char file[2 * RIG_PATH_MAX], lock[RIG_PATH_MAX + 8];
     make_many(&rig, ids);
     rig_remove_folder(rig.path);
     cr_assert_eq(mkdir(rig.path, 0700), 0);
@@ -206,8 +207,135 @@ Test(offload_disk_watch, a_folder_that_somebody_put_there_with_segments_is_left_
     cr_assert_eq(rig_stats(&rig).segment_count, 0);
     cr_assert_not_null(strstr(rig.trouble.what, "another folder"), "%s", rig.trouble.what);
     cr_assert_eq(count_files(rig.path), 1);
+    snprintf(lock, sizeof lock, "%s/lock", rig.path);
+    cr_assert_lt(access(lock, F_OK), 0); /* it is not signed either */
     cr_assert_eq(unlink(file), 0);
     put_until_stored(&rig, 500);
+    rig_deinit(&rig);
+}
+
+Test(offload_disk_watch, a_folder_that_was_moved_is_read_from_all_the_same, .timeout = 30) {
+    disk_rig rig;
+    qr_record_id ids[COUNT];
+    char away[RIG_PATH_MAX + 8];
+    make_many(&rig, ids);
+    snprintf(away, sizeof away, "%s-away", rig.path);
+    uint32_t segments = rig_segment_count(&rig);
+    cr_assert_eq(rename(rig.path, away), 0);
+    for (uint32_t i = 0; i < COUNT; i++) cr_assert_eq(rig_get(&rig, ids[i]), QUIRE_OK);
+    cr_assert_eq(rename(away, rig.path), 0);
+    cr_assert_eq(rig.lost_count, 0);
+    rig_close(&rig);
+    cr_assert_eq(rig_segment_count(&rig), segments);
+    rig_open(&rig);
+    cr_assert_eq(rig.found_count, COUNT);
+    rig_deinit(&rig);
+}
+
+/* ---- moved while the writer is at work ---- */
+
+/* Files whose next sync moves the folder away, right after it was looked at. */
+typedef struct mover {
+    qr_files files;
+    qr_files_ops ops;
+    char path[RIG_PATH_MAX], away[RIG_PATH_MAX + 8];
+    bool leaves_another; /* at the path */
+    _Atomic bool armed, moved;
+} mover;
+
+static quire_status moving_sync(qr_files *files, int fd, quire_error *error) {
+    mover *m = (mover *)(void *)files;
+    if (atomic_exchange(&m->armed, false)) {
+        bool done = rename(m->path, m->away) == 0 && (!m->leaves_another || mkdir(m->path, 0700) == 0);
+        atomic_store(&m->moved, done);
+    }
+    return qr_files_system()->ops->sync(files, fd, error);
+}
+
+static void open_moving(disk_rig *rig, mover *m, bool leaves_another) {
+    rig_init(rig, 8 * MIB);
+    *m = (mover){.files = {&m->ops}, .ops = *qr_files_system()->ops, .leaves_another = leaves_another};
+    m->ops.sync = moving_sync;
+    memcpy(m->path, rig->path, sizeof m->path);
+    snprintf(m->away, sizeof m->away, "%s-away", rig->path);
+    rig->config.files = &m->files;
+    rig->config.retry_us_max = 1000;
+    rig_open(rig);
+}
+
+/* Puts until a segment is full and sealed, and the folder is away. */
+static void put_until_moved(disk_rig *rig, mover *m) {
+    qr_record_id record;
+    for (uint32_t i = 0; i < COUNT; i++) rig_put(rig, i, QR_RECORD_NONE, 1), rig_settle(rig);
+    atomic_store(&m->armed, true);
+    for (uint32_t i = COUNT; !atomic_load(&m->moved); i++) {
+        (void)rig_try_put(rig, i, QR_RECORD_NONE, 1, &record);
+        rig_settle(rig);
+    }
+    put_for_a_while(rig, 2);
+}
+
+Test(offload_disk_watch, a_folder_that_moves_between_two_calls_loses_nothing, .timeout = 30) {
+    disk_rig rig;
+    mover m;
+    qr_record_id record;
+    open_moving(&rig, &m, false);
+    put_until_moved(&rig, &m);
+    cr_assert_eq(rename(m.away, rig.path), 0);
+    put_until_stored(&rig, 900);
+    cr_assert_eq(rig.lost_count, 0);
+    cr_assert_eq(rig_stats(&rig).segment_count, rig_segment_count(&rig));
+    rig.store->ops->erase_foreign(rig.store, NULL, 0);
+    rig_settle(&rig);
+    cr_assert_eq(rig_try_put(&rig, 901, QR_RECORD_NONE, 1, &record), QR_STORE_NONE);
+    rig_settle(&rig);
+    cr_assert_eq(rig.last_put, QUIRE_OK);
+    cr_assert_eq(rig_stats(&rig).segment_count, rig_segment_count(&rig));
+    rig_deinit(&rig);
+}
+
+Test(offload_disk_watch, another_folder_that_takes_its_place_between_two_calls_stays_empty, .timeout = 30) {
+    disk_rig rig;
+    mover m;
+    open_moving(&rig, &m, true);
+    put_until_moved(&rig, &m);
+    cr_assert_eq(rmdir(rig.path), 0, "something was made in it");
+    cr_assert_eq(rename(m.away, rig.path), 0);
+    put_until_stored(&rig, 900);
+    cr_assert_eq(rig.lost_count, 0);
+    rig_deinit(&rig);
+}
+
+/* ---- replaced ---- */
+
+static void replace_by_copy(const char *path) {
+    char copy[2 * RIG_PATH_MAX + 8], bytes[4096];
+    snprintf(copy, sizeof copy, "%s.copy", path);
+    FILE *from = fopen(path, "r"), *to = fopen(copy, "w");
+    cr_assert(from && to);
+    for (size_t size; (size = fread(bytes, 1, sizeof bytes, from)) > 0;) cr_assert_eq(fwrite(bytes, 1, size, to), size);
+    cr_assert(fclose(from) == 0 && fclose(to) == 0 && rename(copy, path) == 0);
+}
+
+Test(offload_disk_watch, nothing_is_put_into_a_file_that_was_replaced) {
+    disk_rig rig;
+    qr_record_id ids[3];
+    char path[2 * RIG_PATH_MAX];
+    rig_init(&rig, 8 * MIB);
+    rig_open(&rig);
+    for (uint32_t i = 0; i < 2; i++) ids[i] = rig_put(&rig, i, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    cr_assert(rig_segment_path(&rig, 0, path));
+    replace_by_copy(path);
+    ids[2] = rig_put(&rig, 2, ids[1], 2);
+    rig_settle(&rig);
+    cr_assert_eq(rig.last_put, QUIRE_OK);
+    cr_assert_not_null(strstr(rig.trouble.what, "replaced"), "%s", rig.trouble.what);
+    for (int i = 0; i < 3; i++) cr_assert_eq(rig_get(&rig, ids[i]), QUIRE_OK);
+    cr_assert_eq(rig_seal(&rig), QUIRE_OK); /* the copy too */
+    rig_close(&rig);
+    rig_open(&rig);
+    cr_assert_eq(rig.found_count, 3);
     rig_deinit(&rig);
 }
 

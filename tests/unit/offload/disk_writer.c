@@ -83,9 +83,9 @@ Test(offload_disk_writer, a_record_whose_file_goes_while_it_is_written_is_not_st
     cr_assert(rig.store->ops->get(rig.store, first, 0));
     rig.store->ops->kick(rig.store);
     while (rig.get_failed == 0) rig_poll(&rig);
-    cr_assert(rig.lost[0]);
     g.shut = false;
-    rig_settle(&rig);
+    rig_wait_lost(&rig, 1);
+    cr_assert(rig.lost[0]);
     cr_assert_eq(rig.put_failed, 1);
     cr_assert_eq(rig_stats(&rig).record_count, 0);
     rig_put(&rig, 2, QR_RECORD_NONE, 1);
