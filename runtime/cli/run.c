@@ -1,7 +1,7 @@
 /* run.c - one request on an engine of its own.
  *
  * The engine's wake rings an eventfd; the main thread polls it together with the interrupt descriptor, so Ctrl-C cancels the
- * request and what was said so far stays on the screen.
+ * request and what was said so far stays on the screen. Before there is an engine it ends the reading of a cache on disk.
  */
 #include "runtime/cli/run.h"
 
@@ -45,10 +45,18 @@ typedef struct run_state {
     qr_token_buffer prompt;
     int wake_fd, interrupt_fd;
     uint64_t begin_us, first_us;
-    bool over, interrupted;
+    bool over;
+    bool interrupted; /* once and for good */
     quire_event done;
     quire_error error;
 } run_state;
+
+/* Asked while a cache on disk is read, which may take long. */
+static bool run_is_interrupted(void *context) {
+    run_state *r = context;
+    if (qr_interrupt_take(r->interrupt_fd)) r->interrupted = true;
+    return r->interrupted;
+}
 
 /* ---- the answer ---- */
 
@@ -165,6 +173,8 @@ static quire_status run_engine(run_state *r) {
     if (status != QUIRE_OK) return status;
     config.wake = run_wake;
     config.wake_context = r;
+    config.cancelled = run_is_interrupted;
+    config.cancelled_context = r;
     return qr_engine_create_over(&config, r->args->parts, settings.host_cache - joining, r->model, &r->engine, &r->error);
 }
 
@@ -182,7 +192,9 @@ static quire_status run_submit(run_state *r) {
         .sampling = r->args->answer.sampling,
     };
     r->begin_us = qr_clock_us();
-    return quire_engine_submit(r->engine, &request, &r->error);
+    quire_status status = quire_engine_submit(r->engine, &request, &r->error);
+    if (status == QUIRE_OK && r->interrupted) quire_engine_cancel(r->engine, REQUEST_ID);
+    return status;
 }
 
 static quire_status run_answer(run_state *r) {

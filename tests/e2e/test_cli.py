@@ -114,6 +114,24 @@ def test_run_stops_at_ctrl_c():
     assert process.returncode == 0 and b"stopped" in err
 
 
+def test_run_stops_at_ctrl_c_while_the_cache_on_disk_is_read(tmp_path):
+    cache = tmp_path / "cache"
+    command = [QUIRE, "run", "--model", MODEL, "--disk-cache", str(cache), "--max-tokens", "1", "word " * 100]
+    first = subprocess.run(command, capture_output=True, timeout=60, env=clean_environment(), check=False)
+    assert first.returncode == 0 and b"of which 0 cached" in first.stderr, first.stderr
+
+    def interrupt():  # waits for the process from its first moment
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    process = processes.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(),
+                              preexec_fn=interrupt)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and out == b"" and b"stopped while its index was read" in err, (process.returncode, err)
+    third = subprocess.run(command, capture_output=True, timeout=60, env=clean_environment(), check=False)
+    assert third.returncode == 0 and b"of which 0 cached" not in third.stderr, third.stderr
+
+
 def test_serve_prints_its_screen_and_ends_cleanly():
     daemon = ServeProcess("--context", "1024", "--kv-memory", "64M").wait_listening()
     try:
