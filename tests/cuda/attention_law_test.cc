@@ -22,6 +22,7 @@ extern "C" {
 }
 
 static int failed, compared;
+static uint64_t digest;
 
 static void expect_same(const world &w, const char *what, const uint16_t *a, const uint16_t *b, size_t rows) {
     compared++;
@@ -59,7 +60,9 @@ struct law_world {
         return rows;
     }
     std::vector<uint16_t> run(const std::vector<world_row> &rows, const world_run &how = {}) {
-        return world_step(w, sequences, rows, how).out;
+        std::vector<uint16_t> out = world_step(w, sequences, rows, how).out;
+        digest = world_digest(digest, out.data(), out.size() * 2);
+        return out;
     }
     size_t row_size() const { return (size_t)w.shape.head_count * w.shape.head_dim; }
 };
@@ -249,6 +252,7 @@ int main(int argc, char **argv) {
         turn++;                                                                                                              \
     }
     QR_CUDA_KV_TYPES(CASES)
+    printf("digest %016llx\n", (unsigned long long)digest);
     printf(failed ? "%d comparisons, %d FAILED\n" : "%d comparisons, all equal\n", compared, failed);
     return failed != 0;
 }

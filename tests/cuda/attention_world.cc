@@ -354,6 +354,11 @@ double world_error(const world &w, const std::vector<world_sequence> &sequences,
     return worst;
 }
 
+uint64_t world_digest(uint64_t digest, const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) digest = (digest ^ ((const uint8_t *)data)[i]) * 0x100000001b3ull + 1; // as FNV-1a
+    return digest;
+}
+
 double world_error_bound(quire_kv_type type) { return type == QUIRE_KV_BF16 ? 8e-3 : 1e-3; }
 
 uint32_t world_only_head_dim(int argc, char **argv, uint32_t first) {

@@ -96,6 +96,9 @@ uint32_t world_only_head_dim(int argc, char **argv, uint32_t first);
 // The stated bounds, by KV type (docs/CUDA.md).
 double world_error_bound(quire_kv_type type);
 
+// Of what kernels wrote so far and of more: programs print it, and two runs must print the same (scripts/gpu-check).
+uint64_t world_digest(uint64_t digest, const void *data, size_t bytes);
+
 #define WORLD_CHECK(call)                                            \
     do {                                                             \
         int status_ = (int)(call);                                   \

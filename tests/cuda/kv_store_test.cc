@@ -17,6 +17,7 @@
 #include "tests/cuda/attention_world.h"
 
 static int failed;
+static uint64_t digest;
 static void expect(bool ok, const qr_cuda_shape &shape, const char *what) {
     if (ok) return;
     if (failed++ < 10)
@@ -91,6 +92,7 @@ static uint32_t store(world &w, const store_inputs &in, float query_scale, std::
     WORLD_CHECK(cudaMemcpy(w.pool.data(), w.device_pool, w.pool.size(), cudaMemcpyDeviceToHost));
     WORLD_CHECK(cudaMemcpy(q_out->data(), out, q_out->size() * 2, cudaMemcpyDeviceToHost));
     WORLD_CHECK(cudaMemcpy(saturated.data(), count, 4, cudaMemcpyDeviceToHost));
+    digest = world_digest(world_digest(digest, w.pool.data(), w.pool.size()), q_out->data(), q_out->size() * 2);
     for (void *memory :
          {(void *)q, (void *)k, (void *)v, (void *)rope, (void *)block, (void *)slot, (void *)count, (void *)out})
         WORLD_CHECK(cudaFree(memory));
@@ -234,6 +236,7 @@ int main(int argc, char **argv) {
         turn++;                                                     \
     }
     QR_CUDA_KV_TYPES(CASE)
+    printf("digest %016llx\n", (unsigned long long)digest);
     printf(failed ? "%d FAILED\n" : "passed\n", failed);
     return failed != 0;
 }

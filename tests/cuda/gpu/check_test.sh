@@ -55,7 +55,7 @@ rates_fail() {
     ! run smi && for name in 16-bit 8-bit skewed one-128k; do target $name not-measured 'did not come' || return; done
 }
 has() { grep -c "\"status\":\"$1\"" "$FOLDER/out/result.json"; }
-hurries() { ! QUIRE_GPU_BUDGET=0 run smi && [ "$(has timeout)" -eq 8 ] && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
+hurries() { ! QUIRE_GPU_BUDGET=0 run smi && [ "$(has timeout)" -eq 11 ] && [ "$(tail -n 1 "$FOLDER/printed")" = FAILED ]; }
 # Without programs they are built; here that fails at once.
 builds() {
     ! CUDACXX=$FOLDER/none QUIRE_GPU_PROGRAMS=$FOLDER/none run smi && [ "$(has failed)" -eq 1 ] &&
@@ -70,7 +70,8 @@ leaves_alone() {
 expect "passes on the emulated device" passes
 cat "$FOLDER/printed"
 for file in result.json attention.jsonl copies.jsonl; do expect "$file is JSON lines" valid "$FOLDER/out/$file"; done
-expect "the GPU and eight steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 9 ]
+expect "the GPU and eleven steps" [ "$(grep -c '"status":"ok"' "$FOLDER/out/result.json")" -eq 12 ]
+for name in kv-store attention attention-law; do expect "a digest of $name" grep -qE "^digest [0-9a-f]{16}$" "$FOLDER/out/$name-again.txt"; done
 for name in 16-bit 8-bit skewed one-128k; do expect "tiny shapes are held to no target: $name" target $name not-measured; done
 expect "as many steps are held to targets as tiny shapes allow: none" [ "$(grep -c '"target":""' "$FOLDER/out/attention.jsonl")" -eq 16 ]
 expect "no GPU is 77, and says so last" skips
@@ -84,6 +85,14 @@ expect "targets: met, just met, just missed" all_measured
 expect "targets: not measured beside measured ones" some_measured
 expect "targets: rates that fail measure nothing" rates_fail
 expect "result.json is JSON lines" valid "$FOLDER/out/result.json"
+rates ''
+printf '#!/bin/sh\necho $$\n' >"$FOLDER/moving" && chmod +x "$FOLDER/moving"
+for name in kv_store attention attention_law primitives; do
+    ln -sf "$FOLDER/moving" "$FOLDER/programs/$name"
+    expect "a second run of $name with other results fails the check" fails
+    expect "of $name the second run alone" [ "$(grep '"status":"failed"' "$FOLDER/out/result.json" | grep -c "\"${name//_/-}-again\"")" = "$(has failed)" ]
+    ln -sf "$(type -P true)" "$FOLDER/programs/$name"
+done
 ln -sf "$FOLDER/broken" "$FOLDER/programs/device"
 expect "a failing step fails the check" fails
 expect "what it printed is in the JSON" valid "$FOLDER/out/result.json"
