@@ -4,24 +4,13 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/support/tiny_model.h"
 
 static quire_model *open_tiny(bool header_only) {
     tiny_model tiny = tiny_model_of(QR_WEIGHT_Q8_0);
-    size_t size;
     tiny.context = 512;
-    uint8_t *file = tiny_model_file(&tiny, &size);
-    char path[32];
-    quire_model *model = NULL;
-    quire_error error;
-    write_temporary(file, size, path);
-    free(file);
-    quire_model_options options = {.header_only = header_only, .thread_count = 1};
-    cr_assert_eq(quire_model_open(path, &options, &model, &error), QUIRE_OK, "%s", error.text);
-    unlink(path);
-    return model;
+    return tiny_model_open(&tiny, &(quire_model_options){.header_only = header_only, .thread_count = 1});
 }
 
 static const quire_engine_config f16 = {.key_type = QUIRE_KV_F16, .value_type = QUIRE_KV_F16, .thread_count = 1};

@@ -246,9 +246,11 @@ Test(kv_inspect, a_folder_that_is_not_there_is_an_error_and_stays_away) {
     uint32_t segments;
     uint64_t bytes;
     const quire_kv_store_visitor visitor = {0};
-    cr_assert_eq(quire_kv_store_inspect("/tmp/quire-not-there", true, &visitor, &summary, &error), QUIRE_IO);
-    cr_assert_eq(quire_kv_store_clear("/tmp/quire-not-there", &segments, &bytes, &error), QUIRE_IO);
-    cr_assert_lt(access("/tmp/quire-not-there", F_OK), 0);
+    char folder[] = "/tmp/quire-kv-inspect-XXXXXX";
+    cr_assert(mkdtemp(folder) && rmdir(folder) == 0);
+    cr_assert_eq(quire_kv_store_inspect(folder, true, &visitor, &summary, &error), QUIRE_IO);
+    cr_assert_eq(quire_kv_store_clear(folder, &segments, &bytes, &error), QUIRE_IO);
+    cr_assert_lt(access(folder, F_OK), 0);
 }
 
 Test(kv_inspect, a_plan_says_what_a_cap_holds_and_what_is_too_small) {
