@@ -225,13 +225,16 @@ static void connection_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t 
     *buffer = uv_buf_init(c->server->read_buffer, QR_READ_BYTES);
 }
 
+static int connection_poll(const qr_connection *c, int events) {
+    uv_os_fd_t fd;
+    if (uv_fileno(&c->uv.handle, &fd) < 0) return POLLERR;
+    struct pollfd poll_fd = {.fd = fd, .events = (short)events};
+    return poll(&poll_fd, 1, 0) > 0 ? poll_fd.revents : 0;
+}
+
 /* The peer has closed, rather than only finished writing. Over TCP the two look alike and count as closed. */
 static bool connection_peer_gone(const qr_connection *c) {
-    uv_os_fd_t fd;
-    if (uv_fileno(&c->uv.handle, &fd) < 0) return true;
-    struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
-    if (poll(&poll_fd, 1, 0) <= 0) return false;
-    return (poll_fd.revents & (POLLHUP | POLLERR | (c->peer.is_unix ? 0 : POLLRDHUP))) != 0;
+    return (connection_poll(c, POLLRDHUP) & (POLLHUP | POLLERR | (c->peer.is_unix ? 0 : POLLRDHUP))) != 0;
 }
 
 /* No more bytes will come. */
@@ -304,6 +307,26 @@ bool qr_connection_take(qr_server *server, int fd, bool is_unix) {
     connection_read_start(c);
     if (crowded && c->state == QR_CONN_READING) connection_refuse(c, 503, NULL, "too many connections");
     return true;
+}
+
+/* ---- giving way ---- */
+
+static bool connection_is_silent(const qr_connection *c) {
+    return c->state == QR_CONN_READING && !c->reading_request && c->in.size == 0 &&
+           uv_stream_get_write_queue_size(&c->uv.stream) == 0 && (connection_poll(c, POLLIN) & POLLIN) == 0;
+}
+
+bool qr_connection_spare(qr_server *server) {
+    qr_connection *oldest = NULL;
+    uint64_t before_us = qr_clock_us() - (uint64_t)server->config.spare_idle_ms * 1000;
+    QR_LIST_EACH (node, &server->connections) {
+        qr_connection *c = QR_LIST_ENTRY(node, qr_connection, node);
+        if (c->since_us >= before_us || !connection_is_silent(c)) continue;
+        oldest = c;
+        before_us = c->since_us;
+    }
+    if (oldest) qr_connection_close(oldest);
+    return oldest != NULL;
 }
 
 /* ---- time ---- */

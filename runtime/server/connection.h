@@ -62,6 +62,9 @@ void qr_connection_tick(qr_connection *connection, uint64_t now_us);
 void qr_connection_close(qr_connection *connection);
 /* The drain has begun: closes a connection between requests. */
 void qr_connection_close_idle(qr_connection *connection);
+/* Closes the connection that has been silent longest of those between requests, for spare_idle_ms at least, and of which
+ * nothing has come that was not read yet. false: there is none. */
+bool qr_connection_spare(qr_server *server);
 
 /* ---- answers (connection_out.c) ---- */
 

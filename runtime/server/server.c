@@ -8,6 +8,7 @@
 #include "runtime/server/descriptors.h"
 #include "runtime/server/reply.h"
 #include "runtime/server/server_internal.h"
+#include "runtime/server/workers.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -126,6 +127,8 @@ static bool on_connection(void *context, int fd, bool is_unix) {
     return qr_connection_take(server, fd, is_unix);
 }
 
+static bool on_shortage(void *context) { return qr_connection_spare(context); }
+
 /* ---- creation ---- */
 
 static char *copy_text(const char *text) { return text ? strdup(text) : NULL; }
@@ -142,6 +145,7 @@ static bool config_copy(qr_server_config *to, const qr_server_config *from) {
     if (!to->drain_ms) to->drain_ms = 30000;
     if (!to->send_timeout_ms) to->send_timeout_ms = 30000;
     if (!to->ping_ms) to->ping_ms = 5000;
+    if (!to->spare_idle_ms) to->spare_idle_ms = 1000;
     if (!to->send_buffer_bytes) to->send_buffer_bytes = (size_t)1 << 20;
     return to->version && !to->socket_path == !from->socket_path && !to->listen == !from->listen &&
            !to->api_key_file == !from->api_key_file;
@@ -196,8 +200,8 @@ static void handles_init(qr_server *server) {
     uv_timer_init(&server->loop, &server->drain_timer);
     uv_timer_init(&server->loop, &server->kv_timer);
     uv_timer_init(&server->loop, &server->watch_timer);
-    qr_listener_init(&server->unix_listener, &server->loop, on_connection, server, server->config.log);
-    qr_listener_init(&server->tcp_listener, &server->loop, on_connection, server, server->config.log);
+    qr_listener_init(&server->unix_listener, &server->loop, on_connection, on_shortage, server, server->config.log);
+    qr_listener_init(&server->tcp_listener, &server->loop, on_connection, on_shortage, server, server->config.log);
     server->wake.data = server->sigterm.data = server->sigint.data = server;
     server->tick.data = server->drain_timer.data = server->kv_timer.data = server->watch_timer.data = server;
 }
@@ -215,6 +219,7 @@ static quire_status server_listen(qr_server *server, quire_error *error) {
 quire_status qr_server_create(const qr_server_config *config, qr_server **out, quire_error *error) {
     *out = NULL;
     quire_status status = qr_descriptors_check(error);
+    if (status == QUIRE_OK) status = qr_workers_start(error);
     if (status != QUIRE_OK) return status;
     qr_server *server = calloc(1, sizeof *server);
     if (!server) return qr_fail(error, QUIRE_NO_MEMORY, "server", QR_NO_OFFSET, "no memory");

@@ -22,6 +22,7 @@ typedef struct qr_server_config {
     uint32_t hibernate_ms;    /* after the drain, for writing what is cached to disk; 0 = it is not written */
     uint32_t send_timeout_ms; /* a client that reads nothing for so long is dropped; 0 = 30,000 */
     uint32_t ping_ms;         /* comment pings in a silent stream; 0 = 5,000 */
+    uint32_t spare_idle_ms;   /* while no file can be opened, a connection that is silent for so long gives way; 0 = 1,000 */
     size_t send_buffer_bytes; /* bound of what waits for one client; 0 = 1 MiB */
     bool namespace_by_uid;    /* the peer's uid is part of the namespace */
     bool metrics_vllm;        /* also the vllm: names */

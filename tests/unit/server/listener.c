@@ -34,7 +34,8 @@ static void expect_answer(int fd) {
 Test(server_listener, clients_wait_while_no_file_can_be_opened_and_are_answered_then, .timeout = 60) {
     enum { CLIENTS = 5 };
     fixture f;
-    fixture_start(&f, "abc", NULL, NULL);
+    qr_server_config options = {.spare_idle_ms = 600000};
+    fixture_start(&f, "abc", NULL, &options);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", f.path);
     int early = client_connect(&f), clients[CLIENTS];
@@ -64,6 +65,51 @@ Test(server_listener, clients_wait_while_no_file_can_be_opened_and_are_answered_
     fixture_stop(&f);
 }
 
+/* Not one file can be opened beyond those that are. */
+static rlim_t files_no_more(void) {
+    enum { FILES = 512 };
+    int highest = FILES;
+    while (fcntl(highest, F_GETFD) < 0) highest--;
+    rlim_t before = files_max((rlim_t)highest + 1);
+    while (dup(highest) >= 0) {} /* the gaps */
+    return before;
+}
+
+static int client_that_was_answered(const fixture *f) {
+    int fd = client_connect(f);
+    client_send(fd, HEALTH);
+    expect_answer(fd);
+    return fd;
+}
+
+Test(server_listener, the_connection_that_is_idle_longest_gives_way_when_no_file_can_be_opened, .timeout = 60) {
+    fixture f;
+    qr_server_config options = {.spare_idle_ms = 1};
+    fixture_start(&f, "abc", NULL, &options);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", f.path);
+    int asking = client_that_was_answered(&f);
+    client_send(asking, "GET /health HTTP/1.1\r\n");
+    int longest = client_that_was_answered(&f), other = client_that_was_answered(&f);
+    int late = socket(AF_UNIX, SOCK_STREAM, 0);
+    cr_assert_geq(late, 0);
+    rlim_t before = files_no_more();
+    cr_assert_eq(connect(late, (struct sockaddr *)&address, sizeof address), 0);
+    client_send(late, HEALTH);
+    expect_answer(late);
+    char *end = client_read(longest, NULL);
+    cr_expect_str_empty(end);
+    free(end);
+    client_send(other, HEALTH);
+    expect_answer(other);
+    client_send(asking, "Host: x\r\n\r\n");
+    expect_answer(asking);
+    files_max(before);
+    int fds[] = {asking, longest, other, late};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) close(fds[i]);
+    fixture_stop(&f);
+}
+
 /* ---- the listener alone ---- */
 
 enum { REFUSED = 2, QUEUED = 4 };
@@ -73,6 +119,8 @@ static bool take_from_the_third(void *context, int fd, bool is_unix) {
     close(fd);
     return is_unix && ++*calls > REFUSED;
 }
+
+static bool none_to_spare(void *context) { return false; }
 
 static int listen_at(struct sockaddr_un *address) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -88,7 +136,7 @@ Test(server_listener, goes_on_after_connections_that_there_was_no_memory_for, .t
     uv_loop_t loop;
     qr_listener listener;
     cr_assert_eq(uv_loop_init(&loop), 0);
-    qr_listener_init(&listener, &loop, take_from_the_third, &calls, NULL);
+    qr_listener_init(&listener, &loop, take_from_the_third, none_to_spare, &calls, NULL);
     cr_assert_eq(qr_listener_open(&listener, listen_at(&address), true), 0);
     for (int i = 0; i < QUEUED; i++) {
         cr_assert_geq(clients[i] = socket(AF_UNIX, SOCK_STREAM, 0), 0);
