@@ -17,3 +17,12 @@ set_tests_properties(cuda.gpu_build PROPERTIES TIMEOUT 120 LABELS cuda)
 add_test(NAME cuda.cost_model COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/scripts/cuda_cost_model --check
   ${PROJECT_SOURCE_DIR}/docs/CUDA.md)
 set_tests_properties(cuda.cost_model PROPERTIES TIMEOUT 30 LABELS "cuda;cuda-quick")
+foreach(test IN ITEMS page page_can_fail)
+  set(self_test)
+  if(test STREQUAL page_can_fail)
+    set(self_test --self-test)
+  endif()
+  add_test(NAME house.cuda_${test} COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/house/cuda_page.py ${self_test}
+    ${PROJECT_SOURCE_DIR})
+  set_tests_properties(house.cuda_${test} PROPERTIES TIMEOUT 30 LABELS "house;quick;cuda;cuda-quick")
+endforeach()
