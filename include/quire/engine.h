@@ -129,7 +129,8 @@ typedef struct quire_event {
     uint64_t queued_us, prefill_us, decode_us; /* waiting, first row to first token, first to last token */
 } quire_event;
 
-/* Takes all memory now. Keeps the model. Errors: INVALID, NO_MEMORY (with the numbers), TOO_LARGE (not one context fits). */
+/* Takes all memory now. Keeps the model. Errors: INVALID, NO_MEMORY (with the numbers), TOO_LARGE (not one context fits), IO
+ * (no thread can be started); with a disk folder also those of quire_kv_create: IO, BUSY, UNSUPPORTED, CANCELLED. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_engine_create(const quire_engine_config *config, quire_model *model,
                                                             quire_engine **engine, quire_error *error);
 /* Ends what is live without an event: none can be polled once this has begun, and what was not polled before is gone. Whoever
@@ -164,7 +165,7 @@ typedef struct quire_engine_stats {
     quire_kv_tiers_stats tiers;
     uint64_t flushes_total;       /* flushes begun: with flush_left 0, all of them are done */
     uint64_t forgets_total;       /* forgets carried out, in the order of the calls: with erasing 0, all of them are done */
-    uint32_t flush_left, erasing; /* blocks still to be written by a flush; forgotten records still to be erased */
+    uint32_t flush_left, erasing; /* blocks still to be written by a flush; what is still to be erased (quire_kv_erasing) */
     uint32_t loading;             /* running requests that wait for blocks of a lower tier */
     uint32_t running, waiting, paused; /* requests; paused = preempted */
     uint32_t context_tokens, block_tokens, max_sequences;

@@ -87,7 +87,9 @@ QUIRE_API uint64_t quire_kv_token_bytes(const quire_kv_config *config);
  * the config is invalid. */
 QUIRE_API uint64_t quire_kv_memory_bytes(const quire_kv_config *config);
 
-/* Takes all memory now. Errors: INVALID (field named), NO_MEMORY (bytes named). On failure *kv is NULL. */
+/* Takes all memory now. Errors: INVALID (field named), NO_MEMORY (bytes named); with a disk folder also IO (it cannot be made,
+ * opened or trusted), BUSY (another process has it), UNSUPPORTED (its files are of a newer format) and CANCELLED (as the
+ * config's `cancelled` said). On failure *kv is NULL. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_create(const quire_kv_config *config, quire_kv **kv, quire_error *error);
 /* Sequences still open are closed. NULL is fine. */
 QUIRE_API void quire_kv_destroy(quire_kv *kv);
@@ -175,8 +177,8 @@ QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_truncate(quire_kv *kv, quir
 /* Returns every block exactly once. NOT_FOUND for an id that is not live; nothing changes then. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_close(quire_kv *kv, quire_seq_id seq);
 /* As if the namespace of this fresh sequence were forgotten now: until it is closed its blocks never enter the tree and, with
- * wipe, are overwritten when they become free. For text that was given before quire_kv_forget_... . INVALID once it has blocks.
- */
+ * wipe, are overwritten when they become free, and the key goes with its last user. For text that was given before
+ * quire_kv_forget_... . INVALID once it has blocks. */
 QUIRE_API QUIRE_MUST_CHECK quire_status quire_kv_seq_forget(quire_kv *kv, quire_seq_id seq, bool wipe);
 
 typedef struct quire_kv_seq_info {
@@ -241,8 +243,8 @@ QUIRE_API void quire_kv_load_abandon(quire_kv *kv, quire_seq_id seq);
 
 /* ---- lower tiers as a whole ---- */
 
-/* Moves everything on that is under way: spills, writes, loads. Never waits. True: something changed (blocks became free, a
- * load came further). */
+/* Moves everything on that is under way: spills, writes, loads, erasures. Never waits. True: something changed (blocks became
+ * free, a load came further). */
 QUIRE_API bool quire_kv_poll(quire_kv *kv);
 /* Blocks are about to be given back, by copies under way or because a victim waits (shortly) to be written: seq_reserve's
  * NO_BLOCKS may be over after the next poll. */
@@ -258,7 +260,8 @@ QUIRE_API void quire_kv_set_idle(quire_kv *kv, bool idle);
 QUIRE_API void quire_kv_flush_begin(quire_kv *kv);
 QUIRE_API uint32_t quire_kv_flush_left(const quire_kv *kv);
 QUIRE_API void quire_kv_flush_end(quire_kv *kv);
-/* Forgotten bytes that are not erased from disk yet. */
+/* What an erasure has still to overwrite: records, buffers and calls of the disk, and free blocks and slots in memory, whose
+ * bytes may be anybody's. Poll until it is 0. */
 QUIRE_API uint32_t quire_kv_erasing(const quire_kv *kv);
 
 typedef enum quire_kv_tier { QUIRE_KV_TIER_DEVICE, QUIRE_KV_TIER_HOST, QUIRE_KV_TIER_DISK, QUIRE_KV_TIER_COUNT } quire_kv_tier;
@@ -420,10 +423,14 @@ QUIRE_API uint32_t quire_kv_pin(quire_kv *kv, quire_namespace_id ns, const quire
 
 /* Frees up to `blocks` cached blocks that nobody uses, worst first; returns how many. */
 QUIRE_API uint32_t quire_kv_evict(quire_kv *kv, uint32_t blocks);
-/* Forgets what is cached in one namespace, or in all, in every tier; with wipe, bytes on disk are erased too, as soon as the
- * disk can (quire_kv_erasing). Blocks in use are forgotten as soon as their users end, and are
- * never matched again; nothing that a sequence open now holds or will hold enters the tree, also when it has no token yet.
- * Returns blocks freed now. Freed memory is overwritten when `wipe` is set and storage is host. */
+/* Forgets what is cached in one namespace, or in all, in every tier. Blocks in use are forgotten as soon as their users end,
+ * and are never matched again; nothing that a sequence open now holds or will hold enters the tree, also when it has no token
+ * yet. Returns blocks freed now.
+ * With wipe all of it is erased, until quire_kv_erasing is 0: from disk as soon as the disk can; what is freed now is
+ * overwritten now, and what was evicted or ended earlier, whoever's it was, by polls, or when a block is handed out again
+ * before that. What is in use goes with its last user; so does the rest of a block that somebody else is filling, where older
+ * bytes may lie, unless he fills it first. So do the keys, the id with them, unless the namespace is opened again; without a
+ * user they go now. Only memory that the CPU can reach is overwritten: not a GPU's, and no storage of the owner's. */
 QUIRE_API uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe);
 /* The same by its key, which need not be a namespace's now: with wipe, a disk folder is also rid of what other models left
  * there under this key, and of all they left when everything is forgotten. */

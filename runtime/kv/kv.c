@@ -177,7 +177,8 @@ bool qr_kv_can_copy(const quire_kv *kv) {
 void qr_kv_copy_blocks(quire_kv *kv, const quire_block_id *from, const quire_block_id *to) {
     QR_ASSERT(qr_kv_can_copy(kv));
     for (uint32_t g = 0; g < kv->config.group_count; g++) {
-        const qr_pool *pool = &kv->pools[g];
+        qr_pool *pool = &kv->pools[g];
+        qr_pool_copied(pool, to[g], from[g]);
         if (kv->copy_capacity == 0) memcpy(qr_pool_address(pool, to[g]), qr_pool_address(pool, from[g]), pool->block_bytes);
         else kv->copies[kv->copy_count++] = (quire_kv_copy){g, from[g], to[g]};
     }

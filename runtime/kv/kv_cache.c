@@ -70,15 +70,26 @@ static void cache_forget_key(quire_kv *kv, quire_namespace_id ns) {
     qr_kv_namespace_let_go(kv, ns);
 }
 
+static void cache_erase_foreign_of(quire_kv *kv, quire_namespace_id ns) {
+    size_t key_bytes = kv->namespaces.entries[ns].key_bytes;
+    if (!kv->tiers.store || key_bytes > QR_RECORD_KEY_MAX) return;
+    qr_namespaces_copy_key(&kv->namespaces, ns, kv->tiers.key);
+    cache_erase_foreign(kv, kv->tiers.key, key_bytes);
+}
+
+/* After what is forgotten was let go of: then all that nobody holds is owed. */
+static void cache_erase(quire_kv *kv) {
+    qr_kv_erasing_begin(kv);
+    qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
+}
+
 uint32_t quire_kv_forget_namespace(quire_kv *kv, quire_namespace_id ns, bool wipe) {
     if (!qr_kv_namespace_valid(kv, ns)) return 0;
     uint32_t freed_count = cache_forget(kv, ns, wipe);
-    size_t key_bytes = kv->namespaces.entries[ns].key_bytes;
-    kv->namespaces.entries[ns].forgotten |= wipe; /* its owner may still name it */
-    if (!wipe || !kv->tiers.store || key_bytes > QR_RECORD_KEY_MAX) return freed_count;
-    qr_namespaces_copy_key(&kv->namespaces, ns, kv->tiers.key);
-    cache_erase_foreign(kv, kv->tiers.key, key_bytes);
-    qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
+    if (!wipe) return freed_count;
+    cache_erase_foreign_of(kv, ns);
+    cache_forget_key(kv, ns);
+    cache_erase(kv);
     return freed_count;
 }
 
@@ -87,7 +98,7 @@ uint32_t quire_kv_forget_key(quire_kv *kv, const void *key, size_t key_bytes, bo
     uint32_t freed_count = ns == UINT32_MAX ? 0 : cache_forget(kv, ns, wipe);
     if (wipe) cache_erase_foreign(kv, key_bytes ? key : "", key_bytes);
     if (wipe && ns != UINT32_MAX) cache_forget_key(kv, ns);
-    if (wipe) qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
+    if (wipe) cache_erase(kv);
     return freed_count;
 }
 
@@ -96,6 +107,6 @@ uint32_t quire_kv_forget_all(quire_kv *kv, bool wipe) {
     for (quire_namespace_id ns = 0; ns < kv->config.max_namespaces; ns++) freed_count += cache_forget(kv, ns, wipe);
     if (wipe) cache_erase_foreign(kv, NULL, 0);
     for (quire_namespace_id ns = 0; wipe && ns < kv->config.max_namespaces; ns++) cache_forget_key(kv, ns);
-    if (wipe) qr_wipe(kv->tiers.key, sizeof kv->tiers.key);
+    if (wipe) cache_erase(kv);
     return freed_count;
 }

@@ -7,6 +7,7 @@
  * sequence.c    sequences: tokens, tables, locks
  * kv_cache.c    pins, eviction on request, forgetting
  * kv_check.c    statistics and invariants
+ * erasing.c     what an erasure must find gone from memory
  * tiers.h       what lies below the pool
  *
  * How the parts hold together (kv_check.c proves it):

@@ -61,7 +61,6 @@ static kv_sequence *sequence_open(quire_kv *kv, quire_namespace_id ns, quire_seq
     kv->free_sequence = sequence->next_free;
     *sequence = (kv_sequence){.generation = sequence->generation, .live = true, .ns = ns, .tip = ns};
     kv->namespaces.entries[ns].sequence_count++;
-    kv->namespaces.entries[ns].forgotten = false;
     kv->sequence_count++;
     *seq = (quire_seq_id){index, sequence->generation};
     return sequence;
@@ -121,6 +120,7 @@ quire_status quire_kv_seq_forget(quire_kv *kv, quire_seq_id seq, bool wipe) {
     if (!sequence) return QUIRE_NOT_FOUND;
     if (sequence_blocks(kv, sequence) > 0) return QUIRE_INVALID;
     qr_kv_sequence_forget(sequence, wipe);
+    kv->namespaces.entries[sequence->ns].forgotten |= wipe; /* it may have been opened after all was forgotten */
     return QUIRE_OK;
 }
 

@@ -11,8 +11,11 @@ void qr_kv_slot_use(quire_kv *kv, uint32_t slot) { kv->tiers.slots[slot].user_co
 
 static void slot_free(quire_kv *kv, uint32_t slot) {
     kv_tiers *tiers = &kv->tiers;
-    if (tiers->slots[slot].wipe) memset(qr_host_arena_address(&tiers->host, slot), 0, (size_t)tiers->payload_bytes);
-    tiers->slots[slot] = (kv_slot){0};
+    kv_slot *s = &tiers->slots[slot];
+    bool wipe = s->wipe;
+    *s = (kv_slot){.written = s->written, .owed = s->owed};
+    tiers->owed_slots += s->owed;
+    if (wipe) qr_kv_slot_wipe(kv, slot);
     qr_host_arena_free(&tiers->host, slot);
 }
 
@@ -32,7 +35,9 @@ void qr_kv_slot_let_go(quire_kv *kv, uint32_t slot, bool wipe) {
 
 static uint32_t slot_take(quire_kv *kv) {
     uint32_t slot = qr_host_arena_alloc(&kv->tiers.host);
-    if (slot != QR_HOST_SLOT_NONE) kv->tiers.slots[slot].taken = true;
+    if (slot == QR_HOST_SLOT_NONE) return slot;
+    if (kv->tiers.slots[slot].owed) qr_kv_slot_wipe(kv, slot);
+    kv->tiers.slots[slot].taken = kv->tiers.slots[slot].written = true;
     return slot;
 }
 

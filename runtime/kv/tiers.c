@@ -310,9 +310,10 @@ static void tiers_poll_store(quire_kv *kv) {
 
 bool quire_kv_poll(quire_kv *kv) {
     kv_tiers *tiers = &kv->tiers;
-    if (!tiers->present) return false;
+    if (!tiers->present) return qr_kv_erasing_poll(kv);
     tiers->more = false;
     qr_kv_transfers_poll(kv);
+    tiers->changed |= qr_kv_erasing_poll(kv); /* before anybody copies into the scratch again */
     qr_kv_wait_poll(kv);
     tiers_poll_store(kv);
     qr_kv_loads_poll(kv);
@@ -327,14 +328,20 @@ static bool tiers_copy(const quire_kv *kv) { return kv->tiers.gathers.count + kv
 
 bool quire_kv_busy(const quire_kv *kv) { return tiers_copy(kv) || kv->tiers.waits; }
 
-uint64_t quire_kv_poll_after_us(const quire_kv *kv) { return kv->tiers.more || tiers_copy(kv) ? 0 : qr_kv_wait_left_us(kv); }
+uint64_t quire_kv_poll_after_us(const quire_kv *kv) {
+    bool at_once = kv->tiers.more || tiers_copy(kv) || qr_kv_erasing_left(kv) > 0;
+    return at_once ? 0 : qr_kv_wait_left_us(kv);
+}
 
 void quire_kv_set_idle(quire_kv *kv, bool idle) {
     if (idle && !kv->tiers.idle) kv->tiers.idle_looks = kv->tree.unsaved_count;
     kv->tiers.idle = idle;
 }
 
-uint32_t quire_kv_erasing(const quire_kv *kv) { return kv->tiers.store ? kv->tiers.store->ops->erasing(kv->tiers.store) : 0; }
+uint32_t quire_kv_erasing(const quire_kv *kv) {
+    const qr_store *store = kv->tiers.store;
+    return qr_kv_erasing_left(kv) + (store ? store->ops->erasing(store) : 0);
+}
 
 void quire_kv_count_refusal(quire_kv *kv, quire_kv_refusal refusal, uint32_t blocks) {
     if ((unsigned)refusal < QUIRE_KV_REFUSED_COUNT) kv->tiers.refused[refusal] += blocks;

@@ -7,6 +7,7 @@
  * loads.c       loads as their owner sees them; load_moves.c: what arrives for them
  * restore.c     the index that a store brings along
  * verify.c      recomputed blocks against what is stored
+ * erasing.c     bytes in memory that an erasure must find gone
  * rate.c        how fast a tier is
  *
  * How it holds together (tiers_check.c proves it):
@@ -47,6 +48,7 @@ enum {
     KV_WAIT_US = 100000,        /* an eviction waits for the store no longer than this, */
     KV_WAIT_SHARE = 10,         /* and for no more than this share of all time */
     KV_CALM_US = 10 * 1000000,  /* so that a disk that cannot keep up is not written to again and again */
+    KV_WIPE_BYTES = 4 << 20,    /* overwritten for an erasure in one poll: about 0.5 ms */
     KV_LOOK_US = 1000,          /* how often a store is asked whether space is short */
     KV_LOOKS_PER_POLL = 64,     /* unsaved nodes that are looked at and not written */
     KV_VERIFY_JOBS = 8,         /* blocks compared at once */
@@ -90,6 +92,8 @@ typedef struct kv_slot {
     bool taken;             /* a node's, or still used */
     bool orphan;            /* its node let it go: free when nobody uses it */
     bool wipe;              /* and overwritten then */
+    bool written;           /* since it was overwritten */
+    bool owed;              /* to be overwritten before anybody gets it */
     qr_device_event filled; /* what it holds is there */
 } kv_slot;
 
@@ -193,6 +197,8 @@ typedef struct kv_tiers {
     void *store_buffers; /* registered with the device */
     qr_host_arena host;
     kv_slot *slots;      /* [slot_count] */
+    uint32_t owed_slots; /* free ones */
+    uint32_t slot_hand;  /* where overwriting them goes on */
     uint8_t *records;    /* [record_max] kv_record_state */
     bool *of_flush;      /* [record_max] begun by the flush under way */
     kv_load *loads;      /* [max_sequences] */
@@ -211,6 +217,7 @@ typedef struct kv_tiers {
     uint32_t waiting_first, waiting_count;
     unsigned char *scratch; /* [payload_bytes] registered; NULL when the pool can be read in place */
     qr_region scratch_region;
+    bool scratch_owed; /* to be overwritten when no copy into it is under way */
     kv_flush flush;
     uint32_t seals_under_way; /* asked for; a flush ends with the last */
     uint32_t flush_refused;   /* as of the last end (quire_kv_tiers_stats) */
@@ -357,6 +364,17 @@ void qr_kv_verify_poll(quire_kv *kv);
 void qr_kv_verify_read(quire_kv *kv, uint32_t job, const qr_store_event *event);
 void qr_kv_verify_copied(quire_kv *kv, const kv_transfer *t);
 void qr_kv_verify_end(quire_kv *kv);
+
+/* ---- erasing.c ---- */
+
+/* Whatever lies in memory that holds nothing now is overwritten by polls, and counted until then (quire_kv_erasing). */
+void qr_kv_erasing_begin(quire_kv *kv);
+/* Overwrites a bounded part of it. Some was: true. */
+bool qr_kv_erasing_poll(quire_kv *kv);
+/* Free blocks and slots, and the scratch, that are not overwritten yet. */
+uint32_t qr_kv_erasing_left(const quire_kv *kv);
+/* Overwrites a slot; nobody uses it. */
+void qr_kv_slot_wipe(quire_kv *kv, uint32_t slot);
 
 /* ---- tiers_check.c ---- */
 

@@ -51,7 +51,7 @@ static uint32_t count_slot_users(const kv_tiers *tiers, uint32_t slot) {
 static quire_status check_slots(const quire_kv *kv, quire_error *error) {
     const kv_tiers *tiers = &kv->tiers;
     const qr_node_store *store = &kv->tree.store;
-    uint32_t taken = 0;
+    uint32_t taken = 0, owed = 0;
     memset(tiers->check_marks, 0, tiers->sizes.slot_count);
     for (qr_node_id id = store->root_count; id < store->root_count + store->node_count; id++) {
         if (!qr_tree_is_resident(&kv->tree, id) && !qr_tree_is_stored(&kv->tree, id)) continue;
@@ -62,6 +62,7 @@ static quire_status check_slots(const quire_kv *kv, quire_error *error) {
     for (uint32_t i = 0; i < tiers->sizes.slot_count; i++) {
         const kv_slot *slot = &tiers->slots[i];
         taken += slot->taken;
+        owed += slot->owed && !slot->taken;
         if (slot->user_count != count_slot_users(tiers, i))
             return tiers_fail(error, "slot", i, "its users are not those counted");
         if (slot->taken != (tiers->check_marks[i] || slot->orphan)) return tiers_fail(error, "slot", i, "taken by nobody");
@@ -69,6 +70,7 @@ static quire_status check_slots(const quire_kv *kv, quire_error *error) {
     }
     if (taken + tiers->host.free_count != tiers->sizes.slot_count)
         return tiers_fail(error, "slots", taken, "the count is wrong");
+    if (owed != tiers->owed_slots) return tiers_fail(error, "slots", owed, "the count of those that are owed is wrong");
     return QUIRE_OK;
 }
 

@@ -131,7 +131,8 @@ static void write_whole(qr_bytes *page, const quire_engine_stats *s) {
                     "Of these, blocks that differed; their records were dropped.");
     qr_page_integer(page, "quire_tier_erased_blocks_total", "counter", t->erased_blocks_total,
                     "Forgotten blocks whose bytes were erased.");
-    qr_page_integer(page, "quire_tier_erasing_blocks", "gauge", s->erasing, "Forgotten blocks whose bytes are still there.");
+    qr_page_integer(page, "quire_tier_erasing_blocks", "gauge", s->erasing,
+                    "Records, buffers and free blocks that an erasure has still to overwrite.");
     qr_page_integer(page, "quire_flushes_total", "counter", s->flushes_total, "Flushes begun.");
     qr_page_integer(page, "quire_flush_left_blocks", "gauge", s->flush_left, "Blocks that a flush has still to write.");
     qr_page_integer(page, "quire_requests_loading", "gauge", s->loading, "Requests that wait for blocks of a lower tier.");

@@ -98,6 +98,95 @@ Test(blockmgr_pool, copies_and_wipes_whole_blocks) {
     device->ops->destroy(device);
 }
 
+/* ---- what is owed ---- */
+
+enum { BLOCK_BYTES = 4096 };
+
+static qr_device *take_memory(void) {
+    qr_device *device;
+    cr_assert_eq(qr_device_cpu_create(&device), QUIRE_OK);
+    cr_assert_eq(qr_pool_alloc_memory(&pool, device, BLOCK_BYTES, NULL), QUIRE_OK);
+    return device;
+}
+
+static void give_memory(qr_device *device) {
+    device->ops->free(device, pool.memory);
+    pool.memory = NULL;
+    device->ops->destroy(device);
+}
+
+static quire_block_id alloc_written(void) {
+    quire_block_id id = qr_pool_alloc(&pool);
+    memset(qr_pool_address(&pool, id), 7, BLOCK_BYTES);
+    return id;
+}
+
+static void put_back(quire_block_id id) { cr_assert_eq(qr_pool_unref(&pool, id, NULL), QUIRE_OK); }
+
+static bool is_zero(quire_block_id id) {
+    const unsigned char *bytes = qr_pool_address(&pool, id);
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, BLOCK_BYTES - 1) == 0;
+}
+
+Test(blockmgr_pool, only_blocks_that_were_written_are_owed_and_some_are_overwritten_at_a_time) {
+    qr_device *device = take_memory();
+    quire_block_id ids[3];
+    for (int i = 0; i < 3; i++) ids[i] = alloc_written();
+    for (int i = 0; i < 3; i++) put_back(ids[i]);
+    qr_pool_owe(&pool);
+    qr_pool_owe(&pool);
+    cr_assert_eq(pool.owed_count, 3);
+    cr_assert_eq(qr_pool_wipe_some(&pool, BLOCK_BYTES + 1), 2 * BLOCK_BYTES);
+    cr_assert_eq(pool.owed_count, 1);
+    cr_assert_eq(qr_pool_check(&pool, NULL), QUIRE_OK);
+    cr_assert_eq(qr_pool_wipe_some(&pool, SIZE_MAX), BLOCK_BYTES);
+    for (int i = 0; i < 3; i++) cr_assert(is_zero(ids[i]));
+    qr_pool_owe(&pool);
+    cr_assert(pool.owed_count == 0 && qr_pool_wipe_some(&pool, SIZE_MAX) == 0);
+    give_memory(device);
+}
+
+Test(blockmgr_pool, an_owed_block_is_overwritten_before_it_is_handed_out) {
+    qr_device *device = take_memory();
+    put_back(alloc_written());
+    qr_pool_owe(&pool);
+    quire_block_id id = qr_pool_alloc(&pool);
+    cr_assert(is_zero(id) && pool.owed_count == 0);
+    put_back(id);
+    cr_assert_eq(pool.owed_count, 0);
+    qr_pool_owe(&pool);
+    cr_assert_eq(pool.owed_count, 1, "its new user may have written");
+    qr_pool_wipe(&pool, id);
+    cr_assert_eq(pool.owed_count, 0);
+    give_memory(device);
+}
+
+Test(blockmgr_pool, a_block_in_use_pays_when_it_is_free_unless_it_was_kept) {
+    qr_device *device = take_memory();
+    quire_block_id used = alloc_written(), kept = alloc_written(), whole = alloc_written();
+    qr_pool_keep(&pool, whole);
+    qr_pool_owe(&pool);
+    cr_assert_eq(pool.owed_count, 0);
+    quire_block_id copy = alloc_written();
+    qr_pool_copy(&pool, copy, used); /* with all that it owes */
+    qr_pool_keep(&pool, kept);
+    quire_block_id ids[] = {whole, kept, used, copy};
+    for (int i = 0; i < 4; i++) {
+        put_back(ids[i]);
+        if (i < 2) cr_assert(qr_pool_unkeep(&pool, ids[i]));
+        cr_assert_eq(pool.owed_count, i < 2 ? 0 : (uint32_t)i - 1);
+    }
+    cr_assert_eq(qr_pool_wipe_some(&pool, SIZE_MAX), 2 * BLOCK_BYTES);
+    cr_assert(is_zero(used) && is_zero(copy) && !is_zero(whole) && !is_zero(kept));
+    give_memory(device);
+}
+
+Test(blockmgr_pool, memory_that_cannot_be_reached_is_never_owed) {
+    put_back(qr_pool_alloc(&pool));
+    qr_pool_owe(&pool);
+    cr_assert(pool.owed_count == 0 && qr_pool_wipe_some(&pool, SIZE_MAX) == 0);
+}
+
 Test(blockmgr_pool, check_finds_damage) {
     qr_pool saved = pool;
     quire_block_id id = qr_pool_alloc(&pool);
@@ -111,6 +200,9 @@ Test(blockmgr_pool, check_finds_damage) {
     pool.state_count[QR_BLOCK_USED]++;
     cr_assert_eq(qr_pool_check(&pool, &error), QUIRE_CORRUPT);
     pool.state_count[QR_BLOCK_USED]--;
+    pool.owed_count++;
+    cr_assert_eq(qr_pool_check(&pool, &error), QUIRE_CORRUPT);
+    pool.owed_count--;
     cr_assert_eq(qr_pool_check(&pool, &error), QUIRE_OK);
     cr_assert_eq(saved.block_count, pool.block_count);
 }

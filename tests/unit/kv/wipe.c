@@ -88,18 +88,75 @@ Test(kv_wipe, a_namespace_that_is_used_goes_with_its_last_user) {
     }
 }
 
-Test(kv_wipe, one_that_is_used_anew_stays) {
+/* Held all the time, or by nobody for a moment. */
+Test(kv_wipe, one_that_is_opened_anew_stays) {
+    for (int held = 0; held < 2; held++) {
+        tiers_rig rig;
+        rig_prepare(&rig);
+        quire_namespace_id ns = open_salted(&rig);
+        use_everything(&rig, ns);
+        quire_kv_forget_key(rig.kv, salt, sizeof salt - 1, true);
+        if (!held) quire_kv_namespace_close(rig.kv, ns);
+        ns = open_salted(&rig);
+        if (held) quire_kv_namespace_close(rig.kv, ns);
+        tiers_rig_run(&rig, ns, prompt, PROMPT);
+        quire_kv_namespace_close(rig.kv, ns);
+        tiers_rig_settle(&rig);
+        ns = open_salted(&rig);
+        cr_assert_eq(rig_match(rig.kv, ns, prompt, PROMPT).token_count, PROMPT);
+        quire_kv_namespace_close(rig.kv, ns);
+        tiers_rig_close(&rig);
+    }
+}
+
+/* Requests that came before and are computed afterwards: one that waits or is paused, and a fork of one that runs. */
+Test(kv_wipe, a_sequence_that_begins_in_a_forgotten_namespace_does_not_keep_its_key) {
+    for (int way = 0; way < 3; way++) {
+        tiers_rig rig;
+        quire_seq_id seq, child;
+        rig_prepare(&rig);
+        quire_namespace_id ns = open_salted(&rig);
+        if (way == 2) tiers_rig_start(&rig, ns, prompt, PROMPT, &seq);
+        quire_kv_forget_key(rig.kv, salt, sizeof salt - 1, true);
+        if (way < 2) {
+            cr_assert_eq(quire_kv_seq_open(rig.kv, ns, &seq), QUIRE_OK);
+            if (way == 1) cr_assert_eq(quire_kv_seq_forget(rig.kv, seq, true), QUIRE_OK);
+        } else {
+            cr_assert_eq(quire_kv_seq_fork(rig.kv, seq, &child), QUIRE_OK);
+            rig_close(rig.kv, child);
+        }
+        rig_close(rig.kv, seq);
+        cr_assert(has_salt(&rig));
+        quire_kv_namespace_close(rig.kv, ns);
+        cr_assert(!has_salt(&rig), "way %d", way);
+        tiers_rig_close(&rig);
+    }
+}
+
+/* Everything was forgotten between its submission and its turn. */
+Test(kv_wipe, a_sequence_that_is_forgotten_takes_its_key_along) {
+    tiers_rig rig;
+    quire_seq_id seq;
+    rig_prepare(&rig);
+    quire_kv_forget_all(rig.kv, true);
+    quire_namespace_id ns = open_salted(&rig);
+    cr_assert_eq(quire_kv_seq_open(rig.kv, ns, &seq), QUIRE_OK);
+    cr_assert_eq(quire_kv_seq_forget(rig.kv, seq, true), QUIRE_OK);
+    rig_close(rig.kv, seq);
+    quire_kv_namespace_close(rig.kv, ns);
+    cr_assert(!has_salt(&rig));
+    tiers_rig_close(&rig);
+}
+
+Test(kv_wipe, a_namespace_that_nobody_holds_goes_at_once) {
     tiers_rig rig;
     rig_prepare(&rig);
     quire_namespace_id ns = open_salted(&rig);
     use_everything(&rig, ns);
-    quire_kv_forget_key(rig.kv, salt, sizeof salt - 1, true);
-    tiers_rig_run(&rig, ns, prompt, PROMPT);
     quire_kv_namespace_close(rig.kv, ns);
-    tiers_rig_settle(&rig);
-    ns = open_salted(&rig);
-    cr_assert_eq(rig_match(rig.kv, ns, prompt, PROMPT).token_count, PROMPT);
-    quire_kv_namespace_close(rig.kv, ns);
+    cr_assert_eq(quire_kv_forget_namespace(rig.kv, ns, true), PROMPT / RIG_BLOCK);
+    cr_assert(!has_salt(&rig));
+    cr_assert_eq(quire_kv_forget_namespace(rig.kv, ns, true), 0);
     tiers_rig_close(&rig);
 }
 
