@@ -203,6 +203,7 @@ void qr_disk_clean(qr_disk *disk, bool seal) {
     disk->clean_wanted = false;
     pthread_mutex_unlock(&disk->lock);
     bool all = qr_disk_tidy(disk);
+    if (erasures_any(&asked)) all &= qr_disk_take_in_strangers(disk);
     all &= qr_disk_clean_foreign(disk, asked.forget_count, asked.forget_all_count > 0);
     for (uint32_t index = 0;; index++) {
         clean_plan plan;

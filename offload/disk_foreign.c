@@ -5,7 +5,9 @@
  * a slot, or the whole file when its header or footer says nothing. The order is that of disk_clean.c.
  *
  * A segment of another fingerprint is nobody's while this process has the folder; nothing of it is in the table but its size.
+ * Segments that the table does not have may lie in the folder too; an erasure looks for them first.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "offload/disk_internal.h"
@@ -123,5 +125,63 @@ bool qr_disk_clean_foreign(qr_disk *disk, uint32_t forget_count, bool everything
         pthread_mutex_unlock(&disk->lock);
         if (foreign) all &= everything ? qr_disk_remove_segment(disk, i) : foreign_clean(disk, i, forget_count);
     }
+    return all;
+}
+
+/* ---- strangers ---- */
+
+/* The lock is held. */
+static bool is_known(const qr_disk *disk, uint64_t id) {
+    for (uint32_t i = 0; i < disk->sizes.segment_max; i++)
+        if (disk->segments[i].state != QR_SEGMENT_FREE && disk->segments[i].id == id) return true;
+    return false;
+}
+
+static bool is_of_ours(qr_disk *disk, uint64_t id) {
+    qr_disk_io *io = &disk->writer.io;
+    qr_segment_header header = {.id = id};
+    qr_segment_file file;
+    if (qr_segment_file_open(io, &header, false, &file) != QUIRE_OK) return false;
+    quire_status status = qr_disk_io_read_at(io, file.fd, disk->writer.page, QR_SEGMENT_HEADER_BYTES, 0, NULL);
+    qr_segment_file_close(io, &file);
+    if (status == QUIRE_OK) status = qr_segment_header_decode(disk->writer.page, &header, NULL);
+    return status == QUIRE_OK && qr_fingerprint_equal(&header.fingerprint, &disk->config.fingerprint);
+}
+
+/* False: there is no room for it. */
+static bool enter_foreign(qr_disk *disk, uint64_t id, uint64_t size_bytes) {
+    pthread_mutex_lock(&disk->lock);
+    bool fits = disk->stats.used_bytes + size_bytes <= disk->config.cap_bytes;
+    uint32_t index = fits ? qr_disk_segment_take(disk, id, &disk->sizes.shape, QR_SEGMENT_FOREIGN) : QR_SEGMENT_NONE;
+    if (index != QR_SEGMENT_NONE) {
+        qr_disk_segment *segment = &disk->segments[index];
+        disk->stats.used_bytes += size_bytes - segment->file_bytes;
+        segment->file_bytes = size_bytes;
+        segment->suspect = true;
+        if (disk->next_serial <= id) disk->next_serial = id + 1;
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return index != QR_SEGMENT_NONE;
+}
+
+/* False: it is still there, and in no table. */
+static bool stranger_take_in(qr_disk *disk, uint64_t id) {
+    char path[QR_SEGMENT_PATH_MAX];
+    uint64_t size_bytes, taken_bytes;
+    pthread_mutex_lock(&disk->lock);
+    bool known = is_known(disk, id);
+    pthread_mutex_unlock(&disk->lock);
+    if (known || !qr_segment_path(disk->reach, id, path) || !qr_disk_folder_has_file(path, &size_bytes, &taken_bytes))
+        return true;
+    if (!is_of_ours(disk, id) && enter_foreign(disk, id, size_bytes)) return true;
+    return qr_segment_file_remove(&disk->writer.io, id) == QUIRE_OK;
+}
+
+bool qr_disk_take_in_strangers(qr_disk *disk) {
+    uint64_t *ids;
+    size_t count;
+    bool all = qr_disk_folder_list(disk->reach, &ids, &count, NULL) == QUIRE_OK;
+    for (size_t i = 0; all && i < count; i++) all &= stranger_take_in(disk, ids[i]);
+    free(ids);
     return all;
 }

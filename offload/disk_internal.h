@@ -194,6 +194,7 @@ typedef struct qr_disk {
     uint32_t free_record, first_lost, last_lost, lost_count;
     qr_list gets_free, gets_staged, gets_queued, gets_done;
     qr_list puts_free, puts_queued, puts_done;
+    qr_list gets_unwiped, puts_unwiped; /* given back, and for the writer to overwrite before they are free */
     uint32_t gets_queued_count, gets_reading_count, gets_busy_count; /* busy: not out of poll */
     uint32_t puts_queued_count, puts_busy_count;
     uint64_t puts_submitted, puts_finished;
@@ -245,9 +246,10 @@ uint64_t qr_disk_take_serial(qr_disk *disk);
 void qr_disk_take_traffic(qr_disk *disk, qr_disk_io *io);
 bool qr_disk_space_short(const qr_disk *disk);
 
-/* ---- disk_wipe.c; the lock is held, and the buffer becomes free ---- */
-void qr_disk_put_clear(qr_disk *disk, qr_disk_put *put);
-void qr_disk_get_clear(qr_disk *disk, qr_disk_get *get);
+/* ---- disk_wipe.c; the lock is held ---- */
+/* Into the list of those that are free, by way of the writer if it is to be wiped. Its state says that it is free. */
+void qr_disk_put_back(qr_disk *disk, qr_disk_put *put);
+void qr_disk_get_back(qr_disk *disk, qr_disk_get *get);
 
 /* ---- disk_trouble.c; the lock is held ---- */
 void qr_disk_note_damage(qr_disk *disk, uint64_t segment_id, uint64_t offset, const char *what);
@@ -280,6 +282,7 @@ bool qr_disk_remove_segment(qr_disk *disk, uint32_t index);
 bool qr_disk_tidy(qr_disk *disk); /* removes segments without records. False: one is still there */
 /* What buffers and scratch have of records that are gone; what is in use is wiped when it becomes free. */
 void qr_disk_wipe_memory(qr_disk *disk);
+void qr_disk_wipe_returned(qr_disk *disk); /* buffers that were given back since */
 /* Folder and files are still there, as far as can be told; what went is dropped. False: nothing can be written now. */
 bool qr_disk_watch(qr_disk *disk);
 void qr_disk_look_after_files(qr_disk *disk); /* each of them */
@@ -291,6 +294,10 @@ bool qr_disk_open_file_is_there(const qr_disk *disk);
 void qr_disk_clean(qr_disk *disk, bool seal);
 
 bool qr_disk_is_forgotten(const qr_disk *disk, uint32_t forget_count, const void *key, size_t key_bytes);
+/* Segments in the folder that the table does not have (moved away and given up, and back; put there by others): those of our
+ * fingerprint, whose records are nobody's, and those for which there is no room go, others are foreign. False: one may be
+ * left. */
+bool qr_disk_take_in_strangers(qr_disk *disk);
 /* What segments of other fingerprints have of the first `forget_count` namespaces, or everything. False: some may be left. */
 bool qr_disk_clean_foreign(qr_disk *disk, uint32_t forget_count, bool everything);
 

@@ -111,8 +111,7 @@ static qr_disk_put *put_of(qr_disk *disk, qr_record_id id) {
 static void put_free(qr_disk *disk, qr_disk_put *put) {
     put->state = QR_PUT_FREE;
     put->record = QR_RECORD_NONE;
-    qr_disk_put_clear(disk, put);
-    qr_list_push_back(&disk->puts_free, &put->link);
+    qr_disk_put_back(disk, put);
     disk->puts_busy_count--;
 }
 
@@ -183,8 +182,7 @@ static void disk_release(qr_store *store, void *payload) {
     pthread_mutex_lock(&disk->lock);
     QR_ASSERT(disk->gets[index].state == QR_GET_LENT);
     disk->gets[index].state = QR_GET_FREE;
-    qr_disk_get_clear(disk, &disk->gets[index]);
-    qr_list_push_back(&disk->gets_free, &disk->gets[index].link);
+    qr_disk_get_back(disk, &disk->gets[index]);
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -341,8 +339,7 @@ static void tell_get(qr_disk *disk, qr_disk_get *get, qr_store_event *event) {
     if (event->status == QUIRE_OK) lend(get, event);
     else {
         get->state = QR_GET_FREE;
-        qr_disk_get_clear(disk, get);
-        qr_list_push_back(&disk->gets_free, &get->link);
+        qr_disk_get_back(disk, get);
     }
     record->get_count--;
     disk->gets_busy_count--;
@@ -383,7 +380,8 @@ static bool disk_busy(const qr_store *store) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
     bool busy = disk->puts_busy_count || disk->gets_busy_count || disk->seals_waiting || disk->seals_done || disk->lost_count ||
-                disk->erasing_count || disk->forgetting_count;
+                disk->erasing_count || disk->forgetting_count || !qr_list_empty(&disk->gets_unwiped) ||
+                !qr_list_empty(&disk->puts_unwiped);
     pthread_mutex_unlock(&disk->lock);
     return busy;
 }
@@ -501,8 +499,8 @@ static void init_writer(qr_disk_writer *writer, const disk_layout *layout, const
 }
 
 static void init_operations(qr_disk *disk) {
-    qr_list *lists[] = {&disk->gets_free, &disk->gets_staged, &disk->gets_queued, &disk->gets_done,
-                        &disk->puts_free, &disk->puts_queued, &disk->puts_done};
+    qr_list *lists[] = {&disk->gets_free,   &disk->gets_staged, &disk->gets_queued,  &disk->gets_done,   &disk->puts_free,
+                        &disk->puts_queued, &disk->puts_done,   &disk->gets_unwiped, &disk->puts_unwiped};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) qr_list_init(lists[i]);
     unsigned char *page = disk->buffers.base;
     for (uint32_t i = 0; i < disk->config.read_buffers; i++, page += disk->sizes.record_bytes) {

@@ -175,8 +175,7 @@ static void put_done(qr_disk *disk, qr_disk_put *put, quire_status status) {
     }
     put->state = QR_PUT_FREE;
     put->record = QR_RECORD_NONE;
-    qr_disk_put_clear(disk, put);
-    qr_list_push_back(&disk->puts_free, &put->link);
+    qr_disk_put_back(disk, put);
     disk->puts_busy_count--;
 }
 
@@ -330,7 +329,7 @@ static void seal_all(qr_disk *disk, uint32_t asked) {
 
 /* ---- the thread ---- */
 
-typedef enum writer_job { JOB_WAIT, JOB_LOOK, JOB_TIDY, JOB_CLEAN, JOB_SEAL, JOB_PUT, JOB_END } writer_job;
+typedef enum writer_job { JOB_WAIT, JOB_WIPE, JOB_LOOK, JOB_TIDY, JOB_CLEAN, JOB_SEAL, JOB_PUT, JOB_END } writer_job;
 
 /* Something is to be removed or erased, and can be. The lock is held. */
 static bool upkeep_wanted(const qr_disk *disk) { return !disk->read_only && (disk->tidy || disk->clean_wanted); }
@@ -338,6 +337,7 @@ static bool upkeep_wanted(const qr_disk *disk) { return !disk->read_only && (dis
 /* The lock is held. */
 static writer_job next_job(const qr_disk *disk) {
     bool upkeep = upkeep_wanted(disk) && qr_disk_pause_over(&disk->upkeep_pause);
+    if (!qr_list_empty(&disk->puts_unwiped) || !qr_list_empty(&disk->gets_unwiped)) return JOB_WIPE;
     if (disk->look) return JOB_LOOK;
     if (disk->tidy && upkeep) return JOB_TIDY;
     if (disk->seals_waiting && disk->puts_finished >= disk->seal_after) return JOB_SEAL;
@@ -359,6 +359,7 @@ static void upkeep(qr_disk *disk, writer_job job) {
 
 static void do_job(qr_disk *disk, writer_job job, uint32_t seals) {
     switch (job) {
+    case JOB_WIPE: qr_disk_wipe_returned(disk); break;
     case JOB_LOOK: (void)qr_disk_watch(disk); break;
     case JOB_TIDY:
     case JOB_CLEAN: upkeep(disk, job); break;

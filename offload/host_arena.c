@@ -28,8 +28,8 @@ quire_status qr_host_arena_check(uint64_t budget_bytes, size_t slot_bytes, quire
     if (size_bytes <= SIZE_MAX && (available == 0 || size_bytes <= available)) return QUIRE_OK;
     return qr_fail(
         error, QUIRE_NO_MEMORY, "host_bytes", QR_NO_OFFSET,
-        "a budget of %llu bytes cannot be met: %llu can be had (the lower of what the machine has available and what "
-        "the cgroup leaves)",
+        "a budget of %llu bytes cannot be met: %llu can be had (the least of what the machine has available and what "
+        "the cgroup and `ulimit -v` and `-d` leave)",
         (unsigned long long)budget_bytes, (unsigned long long)available);
 }
 

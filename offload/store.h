@@ -155,7 +155,7 @@ typedef struct qr_store_ops {
     /* File and offset of a published record, for a trouble that its owner found. False: nothing can be said. */
     bool (*where)(const qr_store *store, qr_record_id record, qr_store_trouble *trouble);
     bool (*poll)(qr_store *store, uint64_t now_us, qr_store_event *event); /* false: nothing new */
-    /* Gets, puts, seals and erasures are under way. */
+    /* Gets, puts, seals and erasures are under way. An erasure that only waits for a buffer of the owner's is not. */
     bool (*busy)(const qr_store *store);
     void (*stats)(const qr_store *store, qr_store_stats *stats);
     /* The region of all payload buffers, to be registered with a device. */

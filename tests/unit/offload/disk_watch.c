@@ -306,6 +306,70 @@ Test(offload_disk_watch, another_folder_that_takes_its_place_between_two_calls_s
     rig_deinit(&rig);
 }
 
+/* ---- given up, and back ---- */
+
+static void erase_key(disk_rig *rig, const char *key) {
+    rig->store->ops->erase_foreign(rig->store, key, strlen(key));
+    rig_settle(rig);
+    cr_assert_eq(rig->store->ops->erasing(rig->store), 0);
+}
+
+/* Nobody has its records any more, so whatever is erased, they go with it. */
+Test(offload_disk_watch, a_file_that_comes_back_after_it_was_given_up_is_erased) {
+    for (int forget = 0; forget < 2; forget++) {
+        disk_rig rig;
+        qr_record_id ids[COUNT];
+        unsigned char payload[RIG_PAYLOAD];
+        char path[2 * RIG_PATH_MAX], away[2 * RIG_PATH_MAX + 8];
+        make_many(&rig, ids);
+        rig_fill_payload(payload, 0);
+        cr_assert(rig_segment_path(&rig, 0, path));
+        snprintf(away, sizeof away, "%s-away", rig.path);
+        cr_assert_eq(rename(path, away), 0);
+        cr_assert_eq(rig_get(&rig, ids[0]), QUIRE_BUSY);
+        while (rig.lost_count == 0) rig_poll(&rig);
+        cr_assert_eq(rename(away, path), 0);
+        cr_assert(rig_folder_has(&rig, payload, 64));
+        if (forget) erase_key(&rig, "key");
+        else rig.store->ops->drop(rig.store, ids[COUNT - 1], true);
+        rig_settle(&rig);
+        cr_assert_eq(rig.store->ops->erasing(rig.store), 0);
+        cr_assert_not(rig_folder_has(&rig, payload, 64));
+        cr_assert_eq(rig_stats(&rig).segment_count, rig_segment_count(&rig));
+        rig_deinit(&rig);
+    }
+}
+
+/* Another model's segment that is put into the folder of a running store: what is not asked for stays. */
+Test(offload_disk_watch, a_segment_that_somebody_put_there_is_looked_through_by_an_erasure) {
+    disk_rig rig, other;
+    char from[2 * RIG_PATH_MAX], to[3 * RIG_PATH_MAX];
+    unsigned char payload[RIG_PAYLOAD];
+    rig_init(&other, 8 * MIB);
+    other.config.fingerprint.weights ^= 1;
+    rig_open(&other);
+    rig_put_keyed(&other, 7, QR_RECORD_NONE, 1, "one");
+    rig_put_keyed(&other, 8, QR_RECORD_NONE, 1, "two");
+    rig_settle(&other);
+    rig_close(&other);
+    cr_assert(rig_segment_path(&other, 0, from));
+    rig_init(&rig, 8 * MIB);
+    rig_open(&rig);
+    snprintf(to, sizeof to, "%s%s", rig.path, strrchr(from, '/'));
+    cr_assert_eq(rename(from, to), 0);
+    erase_key(&rig, "one");
+    rig_fill_payload(payload, 7);
+    cr_assert_not(rig_folder_has(&rig, payload, 64));
+    rig_fill_payload(payload, 8);
+    cr_assert(rig_folder_has(&rig, payload, 64));
+    cr_assert_eq(rig_stats(&rig).foreign_segment_count, 1);
+    rig.store->ops->erase_foreign(rig.store, NULL, 0);
+    rig_settle(&rig);
+    cr_assert_eq(rig_segment_count(&rig), 0);
+    rig_deinit(&rig);
+    rig_deinit(&other);
+}
+
 /* ---- replaced ---- */
 
 static void replace_by_copy(const char *path) {

@@ -113,8 +113,68 @@ Test(offload_disk_wipe, a_payload_that_is_lent_is_wiped_when_it_comes_back) {
     cr_assert_eq(rig.store->ops->erasing(rig.store), 1);
     cr_assert(rig_payload_is(event.payload, 1000)); /* it is still the borrower's */
     rig.store->ops->release(rig.store, event.payload);
+    rig_settle(&rig);
     cr_assert_eq(rig.store->ops->erasing(rig.store), 0);
     cr_assert(!memory_has_any(&rig, 1000));
+    rig_deinit(&rig);
+}
+
+/* Files whose writes wait at a gate, and with them the writer. */
+typedef struct gate {
+    qr_files files;
+    qr_files_ops ops;
+    _Atomic bool shut, entered;
+} gate;
+
+static quire_status gated_write(qr_files *files, int fd, const struct iovec *parts, int part_count, uint64_t offset,
+                                quire_error *error) {
+    gate *g = (gate *)(void *)files;
+    g->entered = true;
+    while (g->shut) sched_yield();
+    return qr_files_system()->ops->write(files, fd, parts, part_count, offset, error);
+}
+
+/* It may be large, and whoever gives it back has better things to do. */
+Test(offload_disk_wipe, whoever_gives_a_buffer_back_does_not_overwrite_it) {
+    disk_rig rig;
+    qr_store_event event;
+    gate g = {.files = {&g.ops}, .ops = *qr_files_system()->ops};
+    g.ops.write = gated_write;
+    rig_init(&rig, 8 * MIB);
+    rig.config.files = &g.files;
+    rig_open(&rig);
+    qr_record_id record = rig_put_keyed(&rig, 1000, QR_RECORD_NONE, 1, secret);
+    rig_settle(&rig);
+    cr_assert(rig.store->ops->get(rig.store, record, 0));
+    rig.store->ops->kick(rig.store);
+    while (!rig.store->ops->poll(rig.store, 0, &event)) sched_yield();
+    rig.store->ops->drop(rig.store, record, true);
+    rig_settle(&rig);
+    g.entered = false;
+    g.shut = true;
+    rig_put(&rig, 1, QR_RECORD_NONE, 1);
+    while (!g.entered) sched_yield();
+    rig.store->ops->release(rig.store, event.payload);
+    cr_assert_eq(rig.store->ops->erasing(rig.store), 1);
+    cr_assert(rig.store->ops->busy(rig.store));
+    cr_assert(rig_payload_is(event.payload, 1000));
+    g.shut = false;
+    rig_settle(&rig);
+    cr_assert_eq(rig.store->ops->erasing(rig.store), 0);
+    cr_assert(!memory_has_any(&rig, 1000));
+    rig_deinit(&rig);
+}
+
+Test(offload_disk_wipe, what_was_left_in_scratch_goes_too) {
+    disk_rig rig;
+    rig_init(&rig, 8 * MIB);
+    rig_open(&rig);
+    qr_record_id record = rig_put(&rig, 1, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    qr_disk *disk = (qr_disk *)(void *)rig.store; /* its writer rests */
+    memcpy(disk->writer.scratch_bytes + disk->sizes.footer_bytes_max - sizeof secret, secret, sizeof secret);
+    erase(&rig, record);
+    cr_assert(!memory_has(&rig, secret, sizeof secret - 1));
     rig_deinit(&rig);
 }
 
