@@ -314,7 +314,8 @@ typedef struct quire_kv_trouble {
     quire_kv_trouble_kind kind;
     uint64_t offset;  /* in the file; UINT64_MAX: none */
     uint64_t unix_ms; /* when it was found */
-    char file[40];    /* name in the folder of the disk tier; empty: the folder itself, or host memory */
+    char file[40];    /* name in the folder of the disk tier; empty: the folder itself, or host memory; "?": of a record that is
+                         not there any more */
     char what[64];
 } quire_kv_trouble;
 enum { QUIRE_KV_TROUBLES = 8 };

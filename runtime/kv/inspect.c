@@ -8,11 +8,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -305,6 +303,7 @@ quire_status quire_kv_store_clear(const char *folder, uint32_t *segments, uint64
         return qr_fail(error, QUIRE_IO, folder, QR_NO_OFFSET, "cannot be read: %s", strerror_r(errno, text, sizeof text));
     quire_status status = qr_disk_folder_open(&lock, folder, false, error);
     if (status != QUIRE_OK) return status;
+    qr_disk_folder_sign(&lock, folder);
     status = qr_disk_folder_list(folder, &ids, &count, error);
     if (status == QUIRE_OK) {
         status = remove_segments(folder, ids, count, segments, bytes, error);

@@ -260,7 +260,7 @@ void qr_kv_read_done(quire_kv *kv, const qr_store_event *given) {
     } else if (event.status == QUIRE_OK && !read_is_what_was_asked(kv, &event)) {
         read_refuse(kv, &event, QUIRE_DAMAGED);
         tiers->damaged++;
-        qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_DAMAGED, event.record, "tokens or namespace are another block's");
+        qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_DAMAGED, true, event.record, "tokens or namespace are another block's");
     }
     read_end(kv, &tiers->reads[event.tag]);
     read_learn(kv, given->status);

@@ -255,11 +255,11 @@ static void trouble_keep(kv_tiers *tiers, quire_kv_trouble_kind kind, const qr_s
     memcpy(kept->what, found->what, sizeof kept->what);
 }
 
-void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, uint32_t record, const char *what) {
+void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, bool in_store, uint32_t record, const char *what) {
     const qr_store *store = kv->tiers.store;
     qr_store_trouble found;
     if (record == QR_RECORD_NONE || !store->ops->where(store, record, &found))
-        found = (qr_store_trouble){.offset = UINT64_MAX, .wall_ms = qr_clock_wall_ms()};
+        found = (qr_store_trouble){.offset = UINT64_MAX, .wall_ms = qr_clock_wall_ms(), .file = {in_store ? '?' : 0}};
     (void)snprintf(found.what, sizeof found.what, "%s", what);
     trouble_keep(&kv->tiers, kind, &found);
 }

@@ -268,8 +268,9 @@ QUIRE_MUST_CHECK quire_status qr_kv_tiers_create(quire_kv *kv, qr_store *store, 
 void qr_kv_tiers_destroy(quire_kv *kv);
 uint64_t qr_kv_now_us(const quire_kv *kv);
 void qr_kv_refuse(quire_kv *kv, qr_store_refusal refusal);
-/* What a published record has is not what it should be. QR_RECORD_NONE: what a slot of the host tier has. */
-void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, uint32_t record, const char *what);
+/* What was stored is not what it should be: in the store, where this record is (QR_RECORD_NONE: it is not there any more), or
+ * in a slot of the host tier. */
+void qr_kv_note_trouble(quire_kv *kv, quire_kv_trouble_kind kind, bool in_store, uint32_t record, const char *what);
 
 /* ---- transfers.c ---- */
 

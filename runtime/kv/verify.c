@@ -116,12 +116,12 @@ static bool verify_still_has(const quire_kv *kv, const kv_verify_job *job) {
 }
 
 static void verify_differs(quire_kv *kv, const kv_verify_job *job) {
-    bool there = verify_still_has(kv, job);
+    bool there = verify_still_has(kv, job), in_store = job->record != QR_RECORD_NONE;
     kv->tiers.mismatches++;
-    qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_MISMATCH, there ? job->record : QR_RECORD_NONE,
+    qr_kv_note_trouble(kv, QUIRE_KV_TROUBLE_MISMATCH, in_store, there ? job->record : QR_RECORD_NONE,
                        "recomputed, and not what is stored");
     if (!there) return;
-    qr_kv_lose(kv, job->node, QR_GHOST_DAMAGED, job->record != QR_RECORD_NONE, QR_RECORD_NONE);
+    qr_kv_lose(kv, job->node, QR_GHOST_DAMAGED, in_store, QR_RECORD_NONE);
     if (qr_tree_is_resident(&kv->tree, job->node)) qr_tree_list_unsaved(&kv->tree, job->node);
 }
 

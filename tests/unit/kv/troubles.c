@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "runtime/kv/kv_internal.h"
 #include "tests/unit/kv/tiers_rig.h"
 
 enum { PROMPT = 8 * RIG_BLOCK };
@@ -67,6 +68,34 @@ Test(kv_troubles, a_block_that_was_recomputed_and_differs_is_told_by_its_place) 
     cr_assert_eq(tiers_rig_stats(&rig).verify_mismatches_total, 1);
     check_latest(&rig, QUIRE_KV_TROUBLE_MISMATCH, record, "recomputed");
     tiers_rig_close(&rig);
+}
+
+static bool nowhere(const qr_store *store, qr_record_id record, qr_store_trouble *trouble) {
+    (void)store, (void)record, (void)trouble;
+    return false;
+}
+
+/* Nobody is to take it for one of host memory. */
+Test(kv_troubles, a_record_whose_place_cannot_be_told_is_one_of_the_disk_all_the_same) {
+    for (int verify = 0; verify < 2; verify++) {
+        tiers_rig rig = tiers_rig_make();
+        rig_prepare(&rig);
+        qr_record_id record = record_at(&rig, 3);
+        qr_store *store = rig.kv->tiers.store;
+        const qr_store_ops *ops = store->ops;
+        qr_store_ops lost = *ops;
+        lost.where = nowhere;
+        store->ops = &lost;
+        if (verify) ((unsigned char *)fake_store_payload(rig.fake, record))[2] ^= 4;
+        else fake_store_tokens(rig.fake, record)[1]++;
+        rig_run_loading(&rig, verify);
+        quire_kv_tiers_stats stats = tiers_rig_stats(&rig);
+        cr_assert_eq(stats.troubles_total, 1);
+        cr_assert_str_eq(stats.troubles[0].file, "?");
+        cr_assert_eq(stats.troubles[0].offset, UINT64_MAX);
+        store->ops = ops;
+        tiers_rig_close(&rig);
+    }
 }
 
 static qr_store_trouble complaint(uint32_t number) {
