@@ -139,6 +139,30 @@ Test(offload_disk_trouble, a_file_that_went_is_told_by_its_name) {
     rig_deinit(&rig);
 }
 
+/* The disk does not give back what is to be carried along: that says nothing about the record's bytes. */
+Test(offload_disk_trouble, what_cannot_be_read_is_told_once_and_is_no_damage) {
+    disk_rig rig;
+    faults none = {0}, f = {.eio_read.rate = 1};
+    faulty_files *files = faulty_files_create(qr_files_system(), &none, false);
+    rig_init(&rig, 4 << 20);
+    rig.config.files = faulty_files_table(files);
+    rig_open(&rig);
+    qr_record_id loved = rig_put(&rig, 0, QR_RECORD_NONE, 1);
+    rig_settle(&rig);
+    rig.store->ops->touch(rig.store, loved);
+    faulty_files_set(files, &f);
+    for (uint32_t i = 1; !rig.lost[0]; i++) {
+        rig_put(&rig, i, QR_RECORD_NONE, 1);
+        rig_settle(&rig);
+    }
+    cr_assert_eq(rig.trouble_count, 1);
+    cr_assert_eq(rig.trouble.kind, QR_STORE_TROUBLE_ERROR);
+    cr_assert_eq(rig_stats(&rig).io_error_total, 1);
+    cr_assert_eq(rig_stats(&rig).corrupt_total, 0);
+    rig_deinit(&rig);
+    faulty_files_destroy(files);
+}
+
 /* Owner's find: what it says of a record is where that lies. */
 Test(offload_disk_trouble, where_a_record_lies_can_be_asked) {
     disk_rig rig;
