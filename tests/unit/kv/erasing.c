@@ -262,5 +262,9 @@ Test(kv_erasing, slots_and_scratch_in_use_are_left_alone_until_they_are_free) {
     cr_assert_eq(quire_kv_erasing(rig.kv), 0);
     cr_assert(all_zero(rig.kv->tiers.scratch, (size_t)rig.kv->tiers.payload_bytes));
     cr_assert_eq(slots_with_bytes(&rig), 1);
+    tiers_rig_run(&rig, 0, prompt, PROMPT); /* its node is in the pool again */
+    cr_assert_eq(quire_kv_erasing(rig.kv), 1);
+    tiers_rig_settle(&rig);
+    cr_assert_eq(slots_with_bytes(&rig), 0);
     tiers_rig_close(&rig);
 }
