@@ -6,7 +6,8 @@
  * while it carried the record) counts where it was written last.
  *
  * Nothing is changed before all headers are read: a file of an unknown version makes open fail, and stays. Files whose header
- * does not hold are half made or damaged, and go. What the owner did not hear yet (tokens, keys) stays on the heap until index
+ * does not hold are half made or damaged, and go; in a folder that cannot be written they are passed over, and nothing ever
+ * changes. What the owner did not hear yet (tokens, keys) stays on the heap until index
  * has told it: 56 bytes a record and 4 a token.
  */
 #include <inttypes.h>
