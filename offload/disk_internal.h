@@ -204,6 +204,7 @@ typedef struct qr_disk {
     uint32_t erasing_count;    /* records dropped with erase since everything was clean */
     uint32_t forgetting_count; /* calls of erase_foreign since then */
     uint32_t wipes_left;       /* buffers in use that an erasure waits for */
+    uint32_t unwiped_count;    /* of those: given back, and not overwritten yet */
     qr_disk_forget *forgets;   /* [QR_DISK_FORGETS_MAX]; the first forget_count are asked for */
     uint32_t forget_count, forget_all_count;
     bool clean_wanted; /* segments with bytes of dropped records are to be cleaned */

@@ -380,8 +380,7 @@ static bool disk_busy(const qr_store *store) {
     qr_disk *disk = disk_looked_at(store);
     pthread_mutex_lock(&disk->lock);
     bool busy = disk->puts_busy_count || disk->gets_busy_count || disk->seals_waiting || disk->seals_done || disk->lost_count ||
-                disk->erasing_count || disk->forgetting_count || !qr_list_empty(&disk->gets_unwiped) ||
-                !qr_list_empty(&disk->puts_unwiped);
+                disk->erasing_count || disk->forgetting_count || disk->unwiped_count;
     pthread_mutex_unlock(&disk->lock);
     return busy;
 }

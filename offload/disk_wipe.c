@@ -25,6 +25,7 @@ static void get_wipe(const qr_disk *disk, qr_disk_get *get) {
 /* Whoever gives a buffer back does not wait for its bytes to be overwritten. The lock is held. */
 static void put_back(qr_disk *disk, qr_list *link, bool wipe, qr_list *unwiped, qr_list *idle) {
     qr_list_push_back(wipe ? unwiped : idle, link);
+    disk->unwiped_count += wipe;
     if (wipe) pthread_cond_signal(&disk->writer_work);
 }
 
@@ -43,6 +44,7 @@ static void put_wipe_now(qr_disk *disk, qr_disk_put *put) {
     put_wipe(disk, put);
     pthread_mutex_lock(&disk->lock);
     disk->wipes_left -= put->wipe;
+    disk->unwiped_count -= put->wipe;
     put->used = put->wipe = false;
     qr_list_push_back(&disk->puts_free, &put->link);
 }
@@ -53,6 +55,7 @@ static void get_wipe_now(qr_disk *disk, qr_disk_get *get) {
     get_wipe(disk, get);
     pthread_mutex_lock(&disk->lock);
     disk->wipes_left -= get->wipe;
+    disk->unwiped_count -= get->wipe;
     get->used = get->wipe = false;
     qr_list_push_back(&disk->gets_free, &get->link);
 }
