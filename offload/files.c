@@ -17,7 +17,7 @@
 #include "base/assertion.h"
 #include "base/error.h"
 
-enum { WINDOW_PARTS = 64, ZERO_BYTES = 64 << 10, FILE_MODE = 0600 };
+enum { WINDOW_PARTS = 64, ZERO_BYTES = 64 << 10, FILE_MODE = 0600, STAT_BLOCK_BYTES = 512 };
 
 /* ---- failures ---- */
 
@@ -226,9 +226,18 @@ static int write_zeros(int fd, uint64_t offset, uint64_t size_bytes) {
     return failed;
 }
 
+/* A file system that has too little is not asked: for a moment it would give all that it has, and nobody else could write. */
+static bool lacks_space(int fd, uint64_t size_bytes) {
+    struct statvfs space;
+    struct stat file;
+    if (fstatvfs(fd, &space) || fstat(fd, &file)) return false; /* the call itself will say */
+    uint64_t there = (uint64_t)file.st_blocks * STAT_BLOCK_BYTES, free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+    return size_bytes > there && size_bytes - there > free_bytes;
+}
+
 static quire_status system_allocate(qr_files *files, int fd, uint64_t size_bytes, quire_error *error) {
     (void)files;
-    int failed = fallocate_again(fd, 0, 0, size_bytes);
+    int failed = lacks_space(fd, size_bytes) ? ENOSPC : fallocate_again(fd, 0, 0, size_bytes);
     if (is_unsupported(failed)) failed = write_zeros(fd, 0, size_bytes);
     return failed ? fail_fd(error, fd, QR_NO_OFFSET, "cannot take its space", failed) : QUIRE_OK;
 }

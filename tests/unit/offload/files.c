@@ -169,6 +169,7 @@ Test(offload_files, space_is_taken_at_once_and_reads_as_zeros) {
 }
 
 Test(offload_files, space_that_cannot_be_had_is_no_space) {
+    struct stat about;
     qr_files *files = qr_files_system();
     quire_error error;
     qr_files_space space;
@@ -177,6 +178,7 @@ Test(offload_files, space_that_cannot_be_had_is_no_space) {
     int fd = made("a", false);
     cr_assert_eq(files->ops->allocate(files, fd, space.total_bytes * 2, &error), QUIRE_NO_SPACE);
     cr_assert_eq(error.status, QUIRE_NO_SPACE);
+    cr_assert(fstat(fd, &about) == 0 && about.st_blocks == 0); /* what there is was not taken either */
     files->ops->close(files, fd);
     cr_assert_eq(files->ops->space(files, at("missing"), &space, &error), QUIRE_IO);
     cr_assert(space.total_bytes == 0 && space.free_bytes == 0);
