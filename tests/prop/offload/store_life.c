@@ -99,11 +99,23 @@ static void run_to_the_end(store_model *m) {
     m->ended = true;
 }
 
+/* False: the store is not at rest. While a disk fails it may never be, for erasures are tried again and puts that were dropped
+ * still need room; and what it loses from now on nobody hears of. Mostly the disk fails only in the close itself, then. */
+static bool come_to_rest(store_model *m, model_end end) {
+    bool pauses = end == END_CLOSE && m->faulted, rests = !pauses || qr_random_below(&m->random, 4) > 0;
+    model_release_held(m);
+    if (pauses && rests) model_set_faults(m, false);
+    model_drain(m);
+    if (pauses && rests) model_set_faults(m, true);
+    model_release_held(m);
+    return rests;
+}
+
 /* What must be there when the store is opened again. */
-static void set_must(store_model *m, model_end end, bool power) {
+static void set_must(store_model *m, model_end end, bool power, bool rested) {
     for (uint32_t i = 0; i < MODEL_NODES; i++) {
         model_node *node = &m->nodes[m->model][i];
-        bool live = node->state == NODE_LIVE && !m->options.corrupting;
+        bool live = rested && node->state == NODE_LIVE && !m->options.corrupting;
         bool lasting = end == END_CLOSE ? !m->options.faults || node->sealed : node->sealed;
         node->must = live && (!power || lasting);
     }
@@ -128,10 +140,8 @@ static void switch_model(store_model *m) {
 void model_restart(store_model *m, model_end end) {
     bool power = end == END_POWER || (end == END_CLOSE && m->options.power && qr_random_below(&m->random, 2));
     if (end != END_CLOSE) run_to_the_end(m);
-    model_release_held(m);
-    model_drain(m);
-    model_release_held(m);
-    set_must(m, end, power);
+    bool rested = come_to_rest(m, end);
+    set_must(m, end, power, rested);
     m->store->ops->close(m->store);
     m->coverage.closes += end == END_CLOSE;
     m->coverage.kills += end == END_KILL;
