@@ -420,6 +420,19 @@ static void make_prompts(tiers_model *m) {
     }
 }
 
+quire_kv_config tiers_model_config(uint32_t group_count) {
+    quire_kv_group group = {1, 1, 1, 1, QUIRE_KV_F32, QUIRE_KV_F32};
+    return (quire_kv_config){.block_tokens = 4,
+                             .group_count = group_count,
+                             .groups = {group, group},
+                             .block_count = 28,
+                             .max_sequences = TIERS_SEQUENCES,
+                             .max_sequence_tokens = TIERS_TOKENS,
+                             .max_namespaces = 4,
+                             .policy = QUIRE_KV_DLFU,
+                             .storage = QUIRE_KV_STORAGE_HOST};
+}
+
 void tiers_model_create(tiers_model *m, const tiers_options *options) {
     *m = (tiers_model){.options = *options, .random = {options->seed}, .now_us = 1, .operation = "create"};
     make_prompts(m);
@@ -455,6 +468,14 @@ void tiers_model_drain(tiers_model *m) {
     quire_kv_get_stats(m->kv, &stats);
     MUST(m, stats.block_used == 0);
     if (m->fake) MUST(m, fake_store_held_buffers(m->fake) == 0);
+}
+
+void tiers_model_live(tiers_model *m, uint32_t steps) {
+    enum { STEPS_BETWEEN_DRAINS = 2500 };
+    for (uint32_t i = 1; i <= steps; i++) {
+        tiers_model_step(m);
+        if (i % STEPS_BETWEEN_DRAINS == 0) tiers_model_drain(m);
+    }
 }
 
 void tiers_model_destroy(tiers_model *m) {

@@ -52,9 +52,14 @@ typedef struct tiers_model {
     const char *operation;
 } tiers_model;
 
+/* A pool of 28 blocks of four tokens: small enough for everything to happen soon. */
+quire_kv_config tiers_model_config(uint32_t group_count);
+
 void tiers_model_create(tiers_model *m, const tiers_options *options);
 void tiers_model_step(tiers_model *m);
 /* Closes all sequences, lets everything end, and checks that nothing is held. */
 void tiers_model_drain(tiers_model *m);
+/* So many steps, drained now and then. */
+void tiers_model_live(tiers_model *m, uint32_t steps);
 void tiers_model_destroy(tiers_model *m);
 #endif

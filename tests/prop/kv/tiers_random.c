@@ -7,21 +7,15 @@
 #include "tests/prop/kv/kv_model.h"
 #include "tests/prop/kv/tiers_model.h"
 
-enum { STEPS = 50000, STEPS_BETWEEN_DRAINS = 2500 };
+enum { STEPS = 50000 };
 
 static tiers_options tiny_options(uint64_t seed) {
-    quire_kv_group group = {1, 1, 1, 1, QUIRE_KV_F32, QUIRE_KV_F32};
-    tiers_options o = {.has_store = true, .faults = true, .restarts = true, .record_max = 24, .seed = model_seed(seed)};
-    o.config = (quire_kv_config){.block_tokens = 4,
-                                 .group_count = 1,
-                                 .groups = {group, group},
-                                 .block_count = 28,
-                                 .max_sequences = TIERS_SEQUENCES,
-                                 .max_sequence_tokens = TIERS_TOKENS,
-                                 .max_namespaces = 4,
-                                 .policy = QUIRE_KV_DLFU,
-                                 .storage = QUIRE_KV_STORAGE_HOST};
-    return o;
+    return (tiers_options){.config = tiers_model_config(1),
+                           .has_store = true,
+                           .faults = true,
+                           .restarts = true,
+                           .record_max = 24,
+                           .seed = model_seed(seed)};
 }
 
 static void report(const tiers_model *m) {
@@ -49,10 +43,7 @@ static void check_coverage(const tiers_model *m) {
 static void run(const tiers_options *options) {
     tiers_model *m = malloc(sizeof *m);
     tiers_model_create(m, options);
-    for (uint32_t i = 1; i <= STEPS; i++) {
-        tiers_model_step(m);
-        if (i % STEPS_BETWEEN_DRAINS == 0) tiers_model_drain(m);
-    }
+    tiers_model_live(m, STEPS);
     report(m);
     check_coverage(m);
     tiers_model_destroy(m);
